@@ -1,0 +1,62 @@
+"""The base of every typed section of a study, a recipe or a message header."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from accord.errors import AccordError, nearest
+
+M = TypeVar("M", bound="Config")
+
+
+class Config(BaseModel):
+    """Immutable, no unknown keys, no NaN or infinity in a float."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
+    )
+
+
+def parse(model: type[M], values: Any, where: str) -> M:
+    """`values` as a `model`; the first mistakes as one AccordError that names keys under `where`."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = [_sentence(model, item, where) for item in error.errors()[:3]]
+        raise AccordError(" ".join(problems)) from None
+
+
+def _sentence(model: type[Config], item: Any, where: str) -> str:
+    path = [str(step) for step in item["loc"] if not str(step).startswith("function-")]
+    key = ".".join([where, *path] if where else path) or "the file"
+    if item["type"] == "extra_forbidden":
+        section = _section(model, path[:-1])
+        known = [name for name in keys(section)] if section else []
+        hint = nearest(path[-1], known)
+        listed = f" Known here: {', '.join(known)}." if known else ""
+        return f"unknown key {key!r}{hint or '.'}{listed}"
+    if item["type"] == "missing":
+        return f"{key!r} is missing."
+    found = item["input"]
+    shown = f"; found {found!r}" if isinstance(found, str | int | float | bool | None) else ""
+    message = item["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    verb = "expected " if item["msg"].startswith("Input should be ") else ""
+    return f"{key!r}: {verb}{message}{shown}."
+
+
+def keys(model: type[Config]) -> list[str]:
+    """The keys a user writes for `model`, aliases instead of Python names."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _section(model: type[Config], path: list[str]) -> type[Config] | None:
+    """The model of the section that `path` leads to, when it is a plain nested one."""
+    for step in path:
+        field = next((f for name, f in model.model_fields.items() if step in (name, f.alias)), None)
+        inner = field.annotation if field else None
+        if not (isinstance(inner, type) and issubclass(inner, Config)):
+            return None
+        model = inner
+    return model

@@ -1,0 +1,1 @@
+"""Encoders, and the heads that sit on them."""
