@@ -1,0 +1,14 @@
+"""Accord: one-shot and few-round federated learning on label-skewed data.
+
+import accord
+results = accord.run("studies/quickstart.yaml")
+results.frame()
+"""
+
+from accord.errors import AccordError
+from accord.results import Results, load
+from accord.run import run
+from accord.study import Study, load_study
+
+__version__ = "0.1.0"
+__all__ = ["AccordError", "Results", "Study", "load", "load_study", "run"]

@@ -20,7 +20,7 @@ class Config(BaseModel):
 
 
 def parse(model: type[M], values: Any, where: str) -> M:
-    """`values` as a `model`; the first mistakes as one AccordError that names keys under `where`."""
+    """`values` as a `model`; its first mistakes as one AccordError, keys named under `where`."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -33,7 +33,7 @@ def _sentence(model: type[Config], item: Any, where: str) -> str:
     key = ".".join([where, *path] if where else path) or "the file"
     if item["type"] == "extra_forbidden":
         section = _section(model, path[:-1])
-        known = [name for name in keys(section)] if section else []
+        known = keys(section) if section else []
         hint = nearest(path[-1], known)
         listed = f" Known here: {', '.join(known)}." if known else ""
         return f"unknown key {key!r}{hint or '.'}{listed}"

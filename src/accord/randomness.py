@@ -23,5 +23,5 @@ def numpy_generator(seed: int, *names: object) -> np.random.Generator:
 
 
 def torch_generator(seed: int, *names: object) -> torch.Generator:
-    """A CPU torch generator for (seed, names…), for example `(0, "client", "3", "views", epoch)`."""
+    """A CPU torch generator for (seed, names…), for example `(0, "3", "views", epoch)`."""
     return torch.Generator().manual_seed(_entropy(seed, names) % 2**63)

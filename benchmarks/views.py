@@ -1,0 +1,92 @@
+"""Microseconds per image and view on one thread: each augmentation set, then each of its steps.
+
+Run with `python benchmarks/views.py`. Times are the best of several, as other load only adds. The
+steps run on as many images as `augment` takes at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from accord.data import colour
+from accord.data.crop import crop, draw_boxes
+from accord.data.views import VALUES_AT_ONCE, augment, augmentations, normalise
+from accord.randomness import torch_generator
+
+IMAGES, VIEWS, SIZE, CHANNELS = 128, 2, 32, 3
+PART = VALUES_AT_ONCE // (SIZE * SIZE * CHANNELS)
+MEAN, STD = (0.5,) * CHANNELS, (0.25,) * CHANNELS
+
+
+def microseconds(run: Callable[[], object], count: int, repeats: int = 50) -> float:
+    """The best time of `run`, which makes `count` views."""
+    run()
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best / count * 1e6
+
+
+def separable_crop(images: Tensor, boxes: Tensor) -> Tensor:
+    """The alternative to `crop`: a matrix of bilinear weights per image and axis."""
+    tops, lefts, heights, widths = boxes.unsqueeze(2).unbind(1)
+    pixels = torch.arange(SIZE, dtype=torch.float32)
+
+    def weights(start: Tensor, length: Tensor) -> Tensor:
+        at = (start + (pixels + 0.5) * (length / SIZE) - 0.5).clamp(start, start + length - 1)
+        return (at.unsqueeze(2) - pixels).abs_().neg_().add_(1).clamp_(min=0)
+
+    across = weights(lefts, widths).transpose(1, 2)
+    narrowed = torch.bmm(images.view(PART, CHANNELS * SIZE, SIZE), across)
+    return torch.matmul(weights(tops, heights).unsqueeze(1), narrowed.view_as(images))
+
+
+def steps() -> dict[str, Callable[[], object]]:
+    """Each step on every image, although chance spares some images some of them."""
+    generator = torch_generator(0, "benchmark", "steps")
+    bytes_ = torch.randint(256, (PART, SIZE, SIZE, CHANNELS), generator=generator).byte()
+    images = torch.rand((PART, CHANNELS, SIZE, SIZE), generator=generator)
+    factors = torch.rand(PART, generator=generator) * 0.2
+    no_flips = torch.zeros(PART, dtype=torch.bool)
+    box_laws = (SIZE, SIZE, (0.2, 1.0), (3 / 4, 4 / 3), generator)
+    boxes = draw_boxes(PART, *box_laws)
+    return {
+        "uint8 to planes": lambda: bytes_.permute(0, 3, 1, 2).contiguous().float().div_(255),
+        "draw boxes": lambda: draw_boxes(PART, *box_laws),
+        "crop": lambda: crop(images, boxes, no_flips),
+        "crop, separable": lambda: separable_crop(images, boxes),
+        "brightness": lambda: colour.adjust_brightness(images, 0.9 + factors),
+        "contrast": lambda: colour.adjust_contrast(images, 0.9 + factors),
+        "saturation": lambda: colour.adjust_saturation(images, 0.9 + factors),
+        "hue": lambda: colour.rotate_hue(images, factors),
+        "grey": lambda: colour.to_grey(images.clone()),
+        "to channels last": lambda: images.permute(0, 2, 3, 1).contiguous(),
+        "normalise": lambda: normalise(bytes_, MEAN, STD),
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    generator = torch_generator(0, "benchmark")
+    images = torch.randint(256, (IMAGES, SIZE, SIZE, CHANNELS), generator=generator).byte()
+    print(f"{IMAGES} images, {VIEWS} views, {SIZE}×{SIZE}×{CHANNELS}: µs per image and view")
+    for name in augmentations:
+        taken = microseconds(
+            partial(augment, images, augmentations.get(name), VIEWS, generator, MEAN, STD),
+            IMAGES * VIEWS,
+        )
+        print(f"  {name:<18}{taken:6.2f}")
+    print("steps")
+    for name, step in steps().items():
+        print(f"  {name:<18}{microseconds(step, PART):6.2f}")
+
+
+if __name__ == "__main__":
+    main()

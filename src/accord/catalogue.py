@@ -1,0 +1,64 @@
+"""What recipes there are, for `accord recipes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from accord.balance import balances
+from accord.config import Config
+from accord.fusion import fusions
+from accord.objective import anchor_kinds, terms
+from accord.parts import describe, summary
+from accord.recipe import Recipe, resolve, shipped
+
+
+def show_recipes() -> RenderableType:
+    table = Table("recipe", "alias", "fusion", "what it is", title_justify="left")
+    for name, alias in shipped().items():
+        recipe = resolve(name, Path())
+        fusion = ", ".join(spec["as"] for spec in recipe.fusion)
+        table.add_row(name, alias or "", fusion, recipe.about)
+    return table
+
+
+def show_recipe(name: str) -> RenderableType:
+    """A recipe, its parts, and every parameter with its value and meaning."""
+    recipe = resolve(name, Path())
+    alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
+    table = Table("key", "value", "meaning")
+    for key in ("views", "head", "pooled"):
+        table.add_row(key, str(getattr(recipe, key)), Recipe.model_fields[key].description)
+    for key, kind, spec in parts(recipe):
+        table.add_row(key, "", summary(kind))
+        for parameter, _, meaning in describe(kind):
+            table.add_row(f"{key}.{parameter}", str(spec.get(parameter)), meaning)
+    hint = f"In a study: {{use: {recipe.name}, {example(recipe)}as: my-name}}"
+    return Group(Text(recipe.name + alias), Text(recipe.about), table, Text(hint))
+
+
+def parts(recipe: Recipe) -> list[tuple[str, type[Config], dict[str, object]]]:
+    """(key in the recipe, part, its parameters) of everything the recipe is made of."""
+    found: list[tuple[str, type[Config], dict[str, object]]] = []
+    for section in ("objective", "align"):
+        for name, spec in getattr(recipe, section).items():
+            found.append((f"{section}.{name}", terms.get(name), spec))
+    if recipe.anchors:
+        found.append(("anchors", anchor_kinds.get(recipe.anchors["use"]), recipe.anchors))
+    if recipe.balance:
+        found.append(("balance", balances.get(recipe.balance["use"]), recipe.balance))
+    for spec in recipe.fusion:
+        found.append((f"fusion {spec['as']}", fusions.get(spec["use"]), spec))
+    return found
+
+
+def example(recipe: Recipe) -> str:
+    """A change that fits this recipe, to show how it is written."""
+    if recipe.balance and "lambda" in recipe.balance:
+        return "balance: {lambda: 10}, "
+    if "contrast" in recipe.objective:
+        return "objective: {contrast: {temperature: 0.5}}, "
+    return "fusion: {use: outputs, weights: sqrt}, "

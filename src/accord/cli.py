@@ -1,0 +1,126 @@
+"""The command line: commands only, no logic."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from accord import doctor as checks
+from accord.catalogue import show_recipe, show_recipes
+from accord.data.datasets import inventory
+from accord.data.download import download as fetch
+from accord.errors import AccordError
+from accord.estimate import estimate
+from accord.results import Results
+from accord.results import load as load_results
+from accord.run import run as run_study
+from accord.study import load_study
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="One-shot and few-round federated learning on label-skewed data.",
+)
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
+DataRoot = Annotated[Path | None, typer.Option(help="where datasets are (default: ./data, …)")]
+
+
+@app.command()
+def run(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.yaml")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="budget.epochs=3 …")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="the record (default: runs/NAME)")] = None,
+    workers: Annotated[int | None, typer.Option(help="processes (default: one per core)")] = None,
+    data_root: DataRoot = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show trials and costs only")] = False,
+) -> None:
+    """Run a study, or continue it: only what is new trains."""
+    checked = load_study(study, overrides or [])
+    if dry_run:
+        estimate(checked, data_root, workers).show(console())
+        return
+    results = run_study(checked, out=out, workers=workers, data_root=data_root, quiet=quiet)
+    show_results(results)
+    if results.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def results(
+    run_dir: RunFolder,
+    json: Annotated[bool, typer.Option("--json", help="every row, as JSON")] = False,
+) -> None:
+    """Show what a run has found."""
+    found = load_results(run_dir)
+    if json:
+        print(found.to_json())
+    else:
+        show_results(found)
+
+
+@app.command()
+def recipes(name: Annotated[str | None, typer.Argument()] = None) -> None:
+    """List the recipes, or explain one and its parameters."""
+    console().print(show_recipe(name) if name else show_recipes())
+
+
+@app.command()
+def data(
+    data_root: DataRoot = None,
+    download: Annotated[str | None, typer.Option(help="fetch this dataset")] = None,
+    json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """List every known dataset: found, or where to put which file."""
+    if download:
+        fetch(download, data_root or Path("data"), lambda line: print(line, file=sys.stderr))
+    console().print(checks.datasets_table(inventory(data_root), as_json=json))
+
+
+@app.command()
+def doctor(data_root: DataRoot = None) -> None:
+    """Check this machine: what is wrong, and what to do."""
+    found = checks.examine(data_root)
+    console().print(checks.table(found))
+    if any(check.verdict == "wrong" for check in found):
+        raise typer.Exit(1)
+
+
+def show_results(results: Results) -> None:
+    out = console()
+    if results.rows:
+        out.print(results.table())
+    for trial, reasons in results.failures.items():
+        for reason in reasons:
+            out.print(f"failed: {trial}: {reason}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"record: {results.path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def console() -> Console:
+    """The terminal; piped, plain text as wide as it needs to be."""
+    return Console() if sys.stdout.isatty() else Console(width=200, no_color=True)
+
+
+def main() -> None:
+    """Exit codes: 0 all done, 1 some trial failed, 2 the user's mistake."""
+    try:
+        app(standalone_mode=True)
+    except AccordError as error:
+        print(f"accord: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("accord: stopped. Run the same command again to go on.", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

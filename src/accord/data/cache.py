@@ -1,0 +1,199 @@
+"""Decoded datasets on disk, so that decoding happens once and worker processes share the memory.
+
+An entry is a folder of .npy files and a meta.json with their shapes and checksums. Its name is a
+hash of the source's content, so a changed or missing source never meets an old entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from accord.data.images import Dataset, Images
+from accord.data.raw import Source, Tell
+from accord.errors import AccordError
+
+FORMAT = 1  # raise it when decoding, conversion or the layout of an entry changes
+
+
+def cache_root() -> Path:
+    """$ACCORD_CACHE, else ~/.cache/accord/decoded."""
+    chosen = os.environ.get("ACCORD_CACHE")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache/accord/decoded"
+
+
+def key_of(source: Source, *parts: object) -> str:
+    """A hash over the source's file names and bytes, and over `parts`."""
+    digest = hashlib.sha256(repr((FORMAT, source.salt, parts)).encode())
+    for path in source.files():
+        name = path.relative_to(source.where).as_posix()
+        try:
+            content = _sha256(path)
+        except OSError as error:
+            raise AccordError(f"{path}: cannot be read ({error}). Make it readable.") from error
+        digest.update(f"\n{name}\n{content}".encode())
+    return digest.hexdigest()[:32]
+
+
+def obtain(key: str, build: Callable[[], Dataset], tell: Tell) -> Path:
+    """The folder of entry `key`, whole and verified; `build` is called when it must be made."""
+    entry = cache_root() / key
+    if entry.exists() and not _damage(entry):
+        return entry
+    # One process decodes; another that wants the same waits here and then finds it done.
+    lock = FileLock(entry.parent / f"{key}.lock")
+    with _writing_to(entry.parent):
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
+        _ensure(entry, build, tell)
+    finally:
+        lock.release()
+    return entry
+
+
+@contextmanager
+def _writing_to(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AccordError(
+            f"the decoded images could not be written to {root} ({error}). Make room there or make "
+            "it writable, or set ACCORD_CACHE to another folder."
+        ) from error
+
+
+def _ensure(entry: Path, build: Callable[[], Dataset], tell: Tell) -> None:
+    """Under the lock: build the entry unless somebody just did."""
+    problem = _damage(entry) if entry.exists() else None
+    if entry.exists() and problem is None:
+        return
+    if problem is not None:
+        tell(f"the cached images in {entry} are damaged ({problem}); decoding them again")
+    dataset = build()
+    with _writing_to(entry.parent):
+        _publish(dataset, entry)
+
+
+def _publish(dataset: Dataset, entry: Path) -> None:
+    """Write beside the entry's place, then move it there in one step."""
+    temporary = entry.with_name(f".{entry.name}.part")
+    if temporary.exists():  # of a process that was killed; we hold the lock
+        shutil.rmtree(temporary)
+    temporary.mkdir()
+    try:
+        write(dataset, temporary)
+        if entry.exists():
+            shutil.rmtree(entry)
+        temporary.rename(entry)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # still there only when something went wrong
+
+
+# Entries -----------------------------------------------------------------------------------------
+
+
+def write(dataset: Dataset, folder: Path) -> None:
+    parts = {"train": dataset.train, "test": dataset.test}
+    meta = {
+        "name": dataset.name,
+        "classes": dataset.classes,
+        "mean": dataset.mean,
+        "std": dataset.std,
+        "augment": dataset.augment,
+        "remarks": dataset.remarks,
+        "parts": {
+            name: _write_part(part, name, folder)
+            for name, part in parts.items()
+            if part is not None
+        },
+    }
+    (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), "utf-8")
+
+
+def _write_part(part: Images, name: str, folder: Path) -> dict[str, Any]:
+    # Columns get numbered files: their names come from the user's data and are no file names.
+    columns = {column: f"{name}-column-{i}.npy" for i, column in enumerate(part.columns)}
+    arrays: dict[str, NDArray[Any]] = {
+        f"{name}-images.npy": part.images,
+        f"{name}-labels.npy": part.labels,
+        **{file: part.columns[column] for column, file in columns.items()},
+    }
+    for file, array in arrays.items():
+        np.save(folder / file, array, allow_pickle=False)
+    files = {
+        file: {"shape": array.shape, "sha256": _sha256(folder / file)}
+        for file, array in arrays.items()
+    }
+    return {"columns": columns, "files": files}
+
+
+def read(folder: Path) -> Dataset:
+    """An entry as a Dataset; the images are memory-mapped. Checks shapes, not checksums."""
+    try:
+        meta = json.loads((folder / "meta.json").read_text("utf-8"))
+        parts = {name: _read_part(part, name, folder) for name, part in meta["parts"].items()}
+        return Dataset(
+            name=meta["name"],
+            classes=tuple(meta["classes"]),
+            train=parts["train"],
+            test=parts.get("test"),
+            mean=tuple(meta["mean"]),
+            std=tuple(meta["std"]),
+            augment=meta["augment"],
+            folder=folder,
+            remarks=tuple(meta["remarks"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise AccordError(
+            f"{folder}: expected decoded images; they are missing or damaged ({error}). Delete the "
+            "folder; it is made again at the next run."
+        ) from None
+
+
+def _read_part(meta: dict[str, Any], name: str, folder: Path) -> Images:
+    def load(file: str, mode: Any = None) -> NDArray[Any]:
+        array: NDArray[Any] = np.load(folder / file, mmap_mode=mode, allow_pickle=False)
+        if list(array.shape) != meta["files"][file]["shape"]:
+            raise ValueError(f"{file} has shape {array.shape}")
+        return array
+
+    return Images(
+        images=load(f"{name}-images.npy", "r"),
+        labels=load(f"{name}-labels.npy"),
+        columns={column: load(file) for column, file in meta["columns"].items()},
+    )
+
+
+def _damage(entry: Path) -> str | None:
+    """What is wrong with an entry, or None when every file has the checksum it was written with."""
+    try:
+        meta = json.loads((entry / "meta.json").read_text("utf-8"))
+        files: Iterable[tuple[str, dict[str, str]]] = [
+            item for part in meta["parts"].values() for item in part["files"].items()
+        ]
+        for name, facts in files:
+            if _sha256(entry / name) != facts["sha256"]:
+                return f"{name} has changed"
+    except FileNotFoundError as error:
+        return f"{Path(str(error.filename)).name} is missing"
+    except OSError as error:
+        return str(error)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "meta.json cannot be read"
+    return None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

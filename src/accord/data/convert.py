@@ -1,0 +1,99 @@
+"""Images to a wanted size and number of channels, and a remark that says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from PIL import Image
+
+from accord.data.images import Bytes
+from accord.data.raw import Part, Raw
+from accord.errors import AccordError
+
+
+def convert(raw: Raw, size: int | None, channels: int | None) -> tuple[Raw, tuple[str, ...]]:
+    """`raw` with both parts in one shape, and a remark for each thing that was changed.
+
+    Without a wanted size, train and test must already agree. Without wanted channels, a dataset
+    with a colour part becomes RGB throughout.
+    """
+    if (size is not None and size < 1) or channels not in (None, 1, 3):
+        raise AccordError(
+            f"`data.image`: expected a size of 1 or more and 1 or 3 channels; found {size} and "
+            f"{channels}."
+        )
+    parts = [raw.train] if raw.test is None else [raw.train, raw.test]
+    if size is None:
+        _check_sizes(parts)
+    wanted = channels or max(part.images.shape[-1] for part in parts)
+    done = [_to_shape(part, size, wanted) for part in parts]
+    before, after = _found(parts), _text(*done[0].images.shape[1:])
+    remarks = () if before == after else (f"images converted from {before} to {after}",)
+    return replace(raw, train=done[0], test=done[1] if raw.test else None), remarks
+
+
+def resized(picture: Image.Image, size: int) -> Image.Image:
+    """Bilinear with antialiasing, to a square; the aspect ratio is not kept."""
+    if picture.size == (size, size):
+        return picture
+    return picture.resize((size, size), Image.Resampling.BILINEAR)
+
+
+def per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """A mean or std for images with `channels`: replicated for grey → RGB, else averaged."""
+    if len(values) == channels:
+        return values
+    return (sum(values) / len(values),) * channels
+
+
+def _to_shape(part: Part, size: int | None, channels: int) -> Part:
+    images = part.images
+    if size is not None and images.shape[1:3] != (size, size):
+        images = _resize(images, size)
+    if images.shape[-1] < channels:
+        images = np.repeat(images, channels, axis=-1)
+    elif images.shape[-1] > channels:
+        images = _grey(images)
+    return replace(part, images=images)
+
+
+def _resize(images: Bytes, size: int) -> Bytes:
+    out = np.empty((len(images), size, size, images.shape[-1]), np.uint8)
+    for row, image in enumerate(images):
+        pixels = image[..., 0] if image.shape[-1] == 1 else image
+        out[row] = np.asarray(resized(Image.fromarray(pixels), size)).reshape(out.shape[1:])
+    return out
+
+
+def _grey(images: Bytes) -> Bytes:
+    """The luma of Pillow's `convert("L")` (ITU-R 601), to the bit."""
+    out = np.empty((*images.shape[:-1], 1), np.uint8)
+    weights = np.array([19595, 38470, 7471], np.uint32)
+    for row, image in enumerate(images):  # one by one: a sum in 32 bits of all would be 12 × larger
+        out[row, ..., 0] = (image @ weights + 0x8000) >> 16
+    return out
+
+
+def _check_sizes(parts: list[Part]) -> None:
+    sizes = [part.images.shape[1:3] for part in parts]
+    if len(set(sizes)) > 1:
+        (h, w), (other_h, other_w) = sizes
+        raise AccordError(
+            f"images of one size expected; train is {h}×{w}, test is {other_h}×{other_w}. Set "
+            "`data.image` to the size all images shall get."
+        )
+
+
+def _found(parts: list[Part]) -> str:
+    """The shape before the conversion, such as "28×28×1"; images may have had several sizes."""
+    sizes = {part.found for part in parts}
+    channels = {part.images.shape[-1] for part in parts}
+    size = sizes.pop()
+    if size is None or sizes or len(channels) > 1:
+        return "several shapes"
+    return _text(*size, *channels)
+
+
+def _text(height: int, width: int, channels: int) -> str:
+    return f"{height}×{width}×{channels}"

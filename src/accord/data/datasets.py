@@ -1,0 +1,117 @@
+"""Datasets by name: `load` finds, decodes and caches; workers map the cache with `open_cached`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from accord.data import cache
+from accord.data.convert import convert, per_channel
+from accord.data.download import DOWNLOADS
+from accord.data.images import Dataset, Images
+from accord.data.known import DATASETS, Known
+from accord.data.locate import advice, locate, roots_of, search
+from accord.data.raw import Part, Raw, Request, Source, Tell
+from accord.errors import AccordError
+
+
+@dataclass(frozen=True)
+class Availability:
+    """A dataset for the list of `accord data`: where it is, or what to put where."""
+
+    name: str
+    found: bool
+    where: str
+    note: str
+
+
+def load(
+    name: str,
+    *,
+    path: Path | None = None,
+    root: Path | None = None,
+    size: int | None = None,
+    channels: int | None = None,
+    tell: Tell,
+) -> Dataset:
+    """The dataset `name`, decoded, with images of `size`×`size`×`channels` (None: as they are)."""
+    known = DATASETS.get(name)
+    source = locate(known, path, root)
+    constants = (known.mean, known.std, known.augment, known.classes)
+    key = cache.key_of(source, name, size, channels, constants)
+    folder = cache.obtain(key, lambda: _build(known, source, size, channels, tell), tell)
+    return open_cached(folder)
+
+
+def open_cached(folder: Path) -> Dataset:
+    """The dataset in a cache entry that `load` made, memory-mapped; for worker processes."""
+    return cache.read(folder)
+
+
+def inventory(root: Path | None = None) -> list[Availability]:
+    """Every known dataset, found or not; looks at file names only."""
+    return [_availability(DATASETS.get(name), root) for name in DATASETS.names()]
+
+
+def _availability(known: Known, root: Path | None) -> Availability:
+    if known.kind == "builtin":
+        return Availability(known.name, True, "inside scikit-learn", "needs no files")
+    if known.kind == "generic":
+        return Availability(known.name, False, f"set `data.path`: {known.needs}", "your own images")
+    searched = roots_of(known, root)
+    try:
+        sources = (search(known, folder) for folder in searched)
+        source = next((source for source in sources if source is not None), None)
+    except AccordError as error:
+        return Availability(known.name, False, advice(known, searched[0]), str(error))
+    if source is not None:
+        return Availability(known.name, True, str(source.where), source.kind)
+    note = "can be downloaded" if known.name in DOWNLOADS else ""
+    return Availability(known.name, False, advice(known, searched[0]), note)
+
+
+def _build(
+    known: Known, source: Source, size: int | None, channels: int | None, tell: Tell
+) -> Dataset:
+    raw = source.read(Request(known.name, size, known.classes, tell))
+    classes = _classes(known, raw, source)
+    raw, remarks = convert(raw, size, channels)
+    depth = raw.train.images.shape[-1]
+    return Dataset(
+        name=known.name,
+        classes=classes,
+        train=_images(raw.train),
+        test=None if raw.test is None else _images(raw.test),
+        mean=per_channel(known.mean, depth),
+        std=per_channel(known.std, depth),
+        augment=known.augment,
+        folder=source.where,
+        remarks=remarks,
+    )
+
+
+def _images(part: Part) -> Images:
+    return Images(np.ascontiguousarray(part.images), part.labels, part.columns)
+
+
+def _classes(known: Known, raw: Raw, source: Source) -> tuple[str, ...]:
+    """Our own names for a known dataset, wherever its files come from; else the source's."""
+    if known.classes and raw.classes and len(known.classes) != len(raw.classes):
+        raise AccordError(
+            f"{source.where}: {known.name!r} has {len(known.classes)} classes; these files have "
+            f"{len(raw.classes)}. They hold another dataset; put the right files there."
+        )
+    named = known.classes or raw.classes
+    if named:
+        return named
+    parts = [raw.train] if raw.test is None else [raw.train, raw.test]
+    highest = max(int(part.labels.max()) for part in parts)
+    # Without names the labels alone say how many classes there are; a stray one would say millions.
+    if highest >= max(1000, len(raw.train.labels)):
+        raise AccordError(
+            f"{source.where}: labels go up to {highest} with {len(raw.train.labels)} images. "
+            "Number the classes from 0 without large gaps, or add the class names."
+        )
+    return tuple(str(label) for label in range(highest + 1))

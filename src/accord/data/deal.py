@@ -1,0 +1,115 @@
+"""A deal: which images of a dataset each client holds, and which measure the result.
+
+It joins a decoded dataset, a split and a partition. On disk it is a small JSON file beside the
+saved partition, from which a worker process opens the same images without copying them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from accord.config import Config
+from accord.data import partition as partitions
+from accord.data.datasets import open_cached
+from accord.data.images import Dataset, Images, Indices
+from accord.data.imageset import ImageSet
+from accord.data.partition import Partition, PartitionConfig, make_partition
+from accord.data.settings import DataConfig
+from accord.data.split import Split, split
+from accord.errors import AccordError
+from accord.files import read_json, write_json
+
+
+class DealFile(Config):
+    """What stands in a deal's JSON file."""
+
+    folder: str  # of the decoded dataset in the cache
+    data: DataConfig
+    seed: int
+    partition: str  # file name beside this one
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """Who holds what, ready to use."""
+
+    dataset: Dataset
+    data: DataConfig
+    seed: int
+    split: Split
+    partition: Partition
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.split.classes
+
+    def client(self, index: int) -> ImageSet:
+        return self._set(self.dataset.train, self.split.train[self.partition.indices[index]])
+
+    def part(self, name: Literal["test", "validation", "public"]) -> ImageSet:
+        if name == "test":
+            return self._set(self.split.test_part(self.dataset), self.split.test)
+        return self._set(self.dataset.train, getattr(self.split, name))
+
+    def _set(self, part: Images, rows: Indices) -> ImageSet:
+        return ImageSet(part.images, rows, self.split.renumber(np.asarray(part.labels)[rows]))
+
+    def save(self, path: Path) -> None:
+        """Writes the deal; a partition that is there already must be the same one."""
+        target = path.with_suffix(".safetensors")
+        if target.exists() and partitions.load(target).hash != self.partition.hash:
+            raise AccordError(
+                f"{target} holds another partition than this study, seed and version of Accord "
+                "make: a result would mix two. Run into another folder with --out."
+            )
+        if not target.exists():
+            partitions.save(self.partition, target)
+        content = DealFile(
+            folder=str(self.dataset.folder),
+            data=self.data,
+            seed=self.seed,
+            partition=target.name,
+        )
+        write_json(path, content.model_dump(mode="json"))
+
+
+def make_deal(dataset: Dataset, data: DataConfig, config: PartitionConfig, seed: int) -> Deal:
+    """Splits `dataset` and deals its training images out."""
+    chosen = _split(dataset, data, seed)
+    labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
+    columns = {name: column[chosen.train] for name, column in dataset.train.columns.items()}
+    partition = make_partition(labels, len(chosen.classes), config, seed, columns)
+    return Deal(dataset, data, seed, chosen, partition)
+
+
+def open_deal(path: Path) -> Deal:
+    """The deal that `save` wrote, for a worker process."""
+    content = DealFile.model_validate(read_json(path))
+    dataset = open_cached(Path(content.folder))
+    partition = partitions.load(path.with_name(content.partition))
+    chosen = _split(dataset, content.data, content.seed)
+    return Deal(dataset, content.data, content.seed, chosen, partition)
+
+
+def deal_key(dataset: Dataset, data: DataConfig, config: PartitionConfig, seed: int) -> str:
+    """Names a deal: the content of the source and everything that decides who gets what."""
+    text = f"{dataset.folder.name} {data.model_dump_json()} {config.model_dump_json()} {seed}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _split(dataset: Dataset, data: DataConfig, seed: int) -> Split:
+    return split(
+        dataset,
+        classes=data.classes,
+        test_fraction=data.test_fraction,
+        public=data.public,
+        validation=data.validation,
+        train_limit=data.train_limit,
+        test_limit=data.test_limit,
+        seed=seed,
+    )

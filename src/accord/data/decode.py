@@ -1,0 +1,111 @@
+"""Encoded images (PNG, JPEG, WebP, …) → one uint8 array."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Iterable
+
+import numpy as np
+from PIL import Image
+
+from accord.data.convert import resized
+from accord.data.images import Bytes
+from accord.data.raw import Progress, Request
+from accord.errors import AccordError
+
+# The formats photographs and scans come in; Pillow's others can start programs or are vector art.
+_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm")
+
+# What Pillow raises for damaged bytes, depending on the format.
+_DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+
+
+def decode_all(
+    encoded: Iterable[tuple[str, bytes]], count: int, what: str, request: Request
+) -> tuple[Bytes, tuple[int, int] | None]:
+    """All images as (N, H, W, C), and the (height, width) they had (None: several sizes).
+
+    `encoded` yields what to call an image in an error, and its bytes. Grey images stay one channel
+    as long as all are grey; the first colour image makes all of them RGB.
+    """
+    progress = Progress(f"decoding {request.name} {what}", count, request.tell)
+    images: Bytes | None = None
+    found: tuple[int, int] | None = None
+    first = ""
+    several = False
+    for row, (where, data) in enumerate(encoded):
+        picture = decode(data, where)
+        height_width = (picture.height, picture.width)
+        pixels = _pixels(picture, request.size)
+        if images is None:
+            images = np.empty((count, *pixels.shape), np.uint8)
+            found, first = height_width, where
+        if height_width != found:
+            several = True
+            if request.size is None:
+                raise _sizes_differ(first, found, where, height_width)
+        if pixels.shape[-1] > images.shape[-1]:
+            images = np.repeat(images, 3, axis=-1)
+        images[row] = pixels  # a grey image fills all three channels
+        progress.step()
+    if images is None:
+        raise AccordError(f"{request.name} {what}: holds no images; expected at least one.")
+    return images, None if several else found
+
+
+def decode(data: bytes, where: str) -> Image.Image:
+    """One image in mode L (grey) or RGB. Transparency is dropped, 16-bit grey keeps its high byte
+    (as Pillow does for 16-bit colour), an animation gives its first frame."""
+    try:
+        picture = Image.open(io.BytesIO(data), formats=_FORMATS)
+        picture.load()
+        return _eight_bit(picture, where)
+    except _DAMAGE as error:
+        raise AccordError(
+            f"{where}: expected an image ({', '.join(_FORMATS)}); it could not be decoded "
+            f"({error or type(error).__name__}). Replace or remove it."
+        ) from None
+
+
+def _eight_bit(picture: Image.Image, where: str) -> Image.Image:
+    mode = picture.mode
+    if mode in ("L", "RGB"):
+        return picture
+    if mode in ("1", "LA", "La"):
+        return picture.convert("L")
+    if mode == "I" or mode.startswith("I;16"):
+        values = np.asarray(picture)
+        if values.min() < 0 or values.max() > 65535:
+            raise AccordError(f"{where}: expected 8 or 16 bits a pixel; found 32. Save it as PNG.")
+        return Image.fromarray((values >> 8).astype(np.uint8))
+    if mode == "F":
+        raise AccordError(f"{where}: expected whole-number pixels; found floats. Save it as PNG.")
+    if mode == "P" and "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+    return picture.convert("RGB")
+
+
+def _pixels(picture: Image.Image, size: int | None) -> Bytes:
+    pixels: Bytes = np.asarray(picture if size is None else resized(picture, size))
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _sizes_differ(
+    first: str, found: tuple[int, int] | None, where: str, other: tuple[int, int]
+) -> AccordError:
+    assert found is not None
+    return AccordError(
+        f"images of one size expected; {first} is {found[0]}×{found[1]}, {where} is "
+        f"{other[0]}×{other[1]}. Set `data.image` to the size all images shall get."
+    )

@@ -1,0 +1,166 @@
+"""Folders of image files: one folder per class, and Tiny ImageNet's own layout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from accord.data.decode import SUFFIXES, decode_all
+from accord.data.formats import damaged
+from accord.data.raw import Part, Raw, Request, Source
+from accord.errors import AccordError
+
+TEST_NAMES = ("test", "val", "valid", "validation")  # the first that is there is the test part
+Rows = list[tuple[Path, int]]
+
+
+# Class folders -----------------------------------------------------------------------------------
+
+
+def find_folder(path: Path) -> Source | None:
+    """train/ and test/ with class folders in each, or class folders as one set."""
+    if not path.is_dir():
+        return None
+    return Source("class folders", path, partial(_files, path), partial(_read, path))
+
+
+def _parts(path: Path) -> tuple[Path, Path | None, list[str]]:
+    """The folders of train and test, and the names of folders that are neither.
+
+    A class may be called "train": only beside a test folder, or alone, is it the training part.
+    """
+    names = {folder.name for folder in _subfolders(path)}
+    test = next((name for name in TEST_NAMES if name in names), None)
+    if "train" not in names or (test is None and len(names) > 1):
+        return path, None, []
+    unused = sorted(names - {"train", test})
+    return path / "train", path / test if test else None, unused
+
+
+def _files(path: Path) -> list[Path]:
+    train, test, _ = _parts(path)
+    parts = [train] if test is None else [train, test]
+    return [image for part in parts for folder in _subfolders(part) for image in _images(folder)]
+
+
+def _read(path: Path, request: Request) -> Raw:
+    train, test, unused = _parts(path)
+    if unused:
+        request.tell(f"{path}: {', '.join(unused)} not used; only train and {test and test.name}")
+    classes = tuple(folder.name for folder in _subfolders(train))
+    if len(classes) < 2:
+        raise AccordError(
+            f"{train}: expected a folder per class, two or more; found {len(classes)}. Point "
+            "`data.path` at the folder that holds the class folders, or train/ and test/."
+        )
+    parts = [_part(_rows(train, classes, request), "train", request)]
+    if test is not None:
+        parts.append(_part(_rows(test, classes, request), "test", request))
+    return Raw(parts[0], parts[1] if test else None, classes)
+
+
+def _rows(part: Path, classes: tuple[str, ...], request: Request) -> Rows:
+    """The image files of a part with their labels, in the order of class and file name."""
+    rows: Rows = []
+    for folder in _subfolders(part):
+        if folder.name not in classes:
+            raise AccordError(
+                f"{folder}: this class is not among those of train ({_shortened(classes)}). Rename "
+                "the folder or add the class to train."
+            )
+        images = _images(folder)
+        if not images:
+            raise AccordError(
+                f"{folder}: expected images ({', '.join(SUFFIXES)}); found none. Add "
+                "images to this class or remove its folder."
+            )
+        rows += [(image, classes.index(folder.name)) for image in images]
+    if not rows:
+        raise AccordError(f"{part}: expected a folder per class with images; found none.")
+    left_out = sum(1 for file in part.rglob("*") if file.is_file() and _visible(file)) - len(rows)
+    if left_out:
+        request.tell(f"{part}: {left_out} files that are not images were left out")
+    return rows
+
+
+def _part(rows: Rows, what: str, request: Request) -> Part:
+    encoded: Iterable[tuple[str, bytes]] = ((str(path), path.read_bytes()) for path, _ in rows)
+    images, found = decode_all(encoded, len(rows), what, request)
+    return Part(images, np.array([label for _, label in rows], np.int64), found)
+
+
+def _subfolders(path: Path) -> list[Path]:
+    folders = [entry for entry in path.iterdir() if entry.is_dir() and _visible(entry)]
+    return sorted(folders, key=lambda folder: folder.name)
+
+
+def _images(folder: Path) -> list[Path]:
+    files = folder.rglob("*")
+    return sorted(f for f in files if f.suffix.lower() in SUFFIXES and f.is_file() and _visible(f))
+
+
+def _visible(path: Path) -> bool:
+    return not path.name.startswith(".")
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+
+
+# Tiny ImageNet -----------------------------------------------------------------------------------
+
+
+def find_tiny_imagenet(folder: Path) -> Source | None:
+    """train/<wnid>/images/*.JPEG, val/ as the test part, words.txt; here or a folder below."""
+    for place in (folder / "tiny-imagenet-200", folder):
+        wanted = (place / "train", place / "val" / "val_annotations.txt", place / "words.txt")
+        if all(path.exists() for path in wanted):
+            files = partial(_tiny_files, place)
+            return Source("official folder", place, files, partial(_tiny_read, place))
+    return None
+
+
+def _tiny_files(place: Path) -> list[Path]:
+    texts = [place / "words.txt", place / "val" / "val_annotations.txt"]
+    return [*texts, *_images(place / "train"), *_images(place / "val")]
+
+
+def _tiny_read(place: Path, request: Request) -> Raw:
+    wnids = tuple(folder.name for folder in _subfolders(place / "train"))
+    train = _part(_rows(place / "train", wnids, _quiet(request)), "train", request)
+    test = _part(_annotated(place / "val", wnids), "test", request)
+    return Raw(train, test, _words(place / "words.txt", wnids))
+
+
+def _quiet(request: Request) -> Request:
+    # Each class folder has a text file of bounding boxes, which is no news to anybody.
+    return Request(request.name, request.size, request.classes, lambda _: None)
+
+
+def _annotated(val: Path, wnids: tuple[str, ...]) -> Rows:
+    """The rows of val_annotations.txt: file name, wnid, and a bounding box we do not need."""
+    path = val / "val_annotations.txt"
+    label_of = {wnid: label for label, wnid in enumerate(wnids)}
+    rows: Rows = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        name, wnid, *_ = [*line.split("\t"), ""]
+        image = val / "images" / Path(name).name
+        if wnid not in label_of or not image.is_file():
+            raise damaged(path, f"line {number} names class {wnid!r} and file {name!r}")
+        rows.append((image, label_of[wnid]))
+    return rows
+
+
+def _words(path: Path, wnids: tuple[str, ...]) -> tuple[str, ...]:
+    """The first English word of each class; with its wnid where two classes share the word."""
+    lines = (line.partition("\t") for line in path.read_text("utf-8").splitlines())
+    words = {wnid: text.partition(",")[0].strip() for wnid, _, text in lines}
+    missing = [wnid for wnid in wnids if not words.get(wnid)]
+    if missing:
+        raise damaged(path, f"no words for class {missing[0]}")
+    uses = Counter(words[wnid] for wnid in wnids)
+    return tuple(words[w] if uses[words[w]] == 1 else f"{words[w]} ({w})" for w in wnids)

@@ -1,0 +1,162 @@
+"""Array formats: idx (MNIST), .mat (SVHN), .npz, and the digits inside scikit-learn."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.metadata
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.data.images import Bytes
+from accord.data.raw import Part, Raw, Request, Source, as_images, as_labels, check_labels
+from accord.errors import AccordError
+
+
+def damaged(path: Path, error: BaseException | str) -> AccordError:
+    """The file cannot be read to its end; what to do is always to get it again."""
+    return AccordError(
+        f"{path}: the file is damaged or incomplete ({error}). Delete it and fetch it again."
+    )
+
+
+def array_part(images: Any, labels: Any, where: Path, classes: tuple[str, ...] | None) -> Part:
+    """A part from two arrays of one file, checked."""
+    pixels = as_images(np.asarray(images), where)
+    targets = as_labels(labels, len(pixels), where)
+    check_labels(targets, classes, where)
+    return Part(pixels, targets, found=(pixels.shape[1], pixels.shape[2]))
+
+
+# idx ---------------------------------------------------------------------------------------------
+
+
+def find_idx(folder: Path, other: bytes) -> Source | None:
+    """MNIST's four files in `folder`, each gzipped or plain.
+
+    Fashion-MNIST has the same file names, so a folder whose training labels start with `other`,
+    the first labels of the namesake, is not the dataset that was asked for.
+    """
+    wanted = [_idx_file(folder, part, kind) for part in ("train", "t10k") for kind in _IDX_KINDS]
+    files = [path for path in wanted if path is not None]
+    if len(files) < 4 or _first_labels(files[1], len(other)) == other:
+        return None
+
+    def read(request: Request) -> Raw:
+        return Raw(_idx_part(files[0], files[1], request), _idx_part(files[2], files[3], request))
+
+    return Source("idx files", folder, lambda: files, read)
+
+
+_IDX_KINDS = ("images-idx3-ubyte", "labels-idx1-ubyte")
+
+
+def _idx_file(folder: Path, part: str, kind: str) -> Path | None:
+    # Unpacked copies circulate with a dot, as in train-images.idx3-ubyte.
+    names = [f"{part}-{kind}.gz", f"{part}-{kind}", f"{part}-{kind.replace('-idx', '.idx')}"]
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _first_labels(path: Path, count: int) -> bytes:
+    """The first labels of an idx file; nothing when it is damaged, which reading it will say."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return bytes(file.read(8 + count)[8:])
+    except (EOFError, OSError, zlib.error):
+        return b""
+
+
+def _idx_part(images: Path, labels: Path, request: Request) -> Part:
+    pixels = as_images(read_idx(images), images)
+    targets = as_labels(read_idx(labels), len(pixels), labels)
+    check_labels(targets, request.classes, labels)
+    return Part(pixels, targets, found=(pixels.shape[1], pixels.shape[2]))
+
+
+def read_idx(path: Path) -> Bytes:
+    """One idx file of unsigned bytes: magic number, sizes, then the values."""
+    data = _content(path)
+    if len(data) < 4 or data[:3] != b"\0\0\x08":
+        raise damaged(path, "it does not start as an idx file of unsigned bytes")
+    dims = data[3]
+    start = 4 + 4 * dims
+    if len(data) < start:
+        raise damaged(path, "it ends inside its header")
+    shape = struct.unpack(f">{dims}I", data[4:start])
+    if len(data) - start != int(np.prod(shape, dtype=np.uint64)):
+        raise damaged(path, f"its header promises shape {shape}, {len(data) - start} bytes follow")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                return file.read()
+        return path.read_bytes()
+    except (EOFError, OSError, zlib.error) as error:
+        raise damaged(path, error) from None
+
+
+# .mat --------------------------------------------------------------------------------------------
+
+
+def find_svhn(folder: Path) -> Source | None:
+    """SVHN's cropped digits, train_32x32.mat and test_32x32.mat."""
+    train, test = folder / "train_32x32.mat", folder / "test_32x32.mat"
+    if not (train.is_file() and test.is_file()):
+        return None
+
+    def read(request: Request) -> Raw:
+        return Raw(_mat_part(train, request), _mat_part(test, request))
+
+    return Source(".mat files", folder, lambda: [train, test], read)
+
+
+def _mat_part(path: Path, request: Request) -> Part:
+    from scipy.io import loadmat  # slow to import, rarely needed
+    from scipy.io.matlab import MatReadError
+
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+    except (
+        MatReadError,
+        NotImplementedError,
+        EOFError,
+        OSError,
+        TypeError,
+        ValueError,
+        struct.error,
+        zlib.error,
+    ) as error:
+        raise damaged(path, error) from None
+    if "X" not in content or "y" not in content or np.ndim(content["X"]) != 4:
+        raise damaged(path, "expected a four-dimensional array X and labels y")
+    images = np.ascontiguousarray(np.moveaxis(content["X"], 3, 0))
+    labels = as_labels(content["y"], len(images), path)
+    # The file counts from 1; digit 0 is its class 10. A 0 is nobody's label there.
+    check_labels(labels - 1, request.classes, path)
+    return array_part(images, labels % 10, path, request.classes)
+
+
+# scikit-learn's digits ---------------------------------------------------------------------------
+
+
+def find_digits(_: Path) -> Source:
+    """1,797 digits of 8×8 that come with scikit-learn; there is no official test set."""
+
+    def read(_: Request) -> Raw:
+        from sklearn.datasets import load_digits  # slow to import, rarely needed
+
+        digits = load_digits()
+        pixels: NDArray[Any] = np.round(digits.images * 255 / 16).astype(np.uint8)
+        return Raw(Part(pixels[..., None], digits.target.astype(np.int64), found=(8, 8)), None)
+
+    version = importlib.metadata.version("scikit-learn")
+    return Source(
+        "inside scikit-learn", Path("scikit-learn"), list, read, salt=f"scikit-learn {version}"
+    )

@@ -1,0 +1,37 @@
+"""Some images of a decoded part, by index: what a client holds, or what a model is tested on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from accord.data.images import Bytes, Indices, Labels
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Rows `rows` of `images`, with a label each.
+
+    `images` is usually a memory map shared by all processes: only the rows of a batch are copied.
+    """
+
+    images: Bytes
+    rows: Indices
+    labels: Labels
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, positions: Tensor) -> Tensor:
+        """The uint8 images (B, H, W, C) at `positions` of this set."""
+        taken = self.images[self.rows[positions.numpy()]]
+        return torch.from_numpy(np.ascontiguousarray(taken))
+
+    def label_counts(self, classes: int) -> Tensor:
+        return torch.from_numpy(np.bincount(self.labels, minlength=classes))
+
+    def slice(self, start: int, stop: int) -> ImageSet:
+        return ImageSet(self.images, self.rows[start:stop], self.labels[start:stop])

@@ -1,0 +1,100 @@
+"""Where a dataset's files are: the search through data roots, and what to say when it fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from accord.data.download import DOWNLOADS
+from accord.data.known import Known
+from accord.data.parquet import find_pair, find_parquet
+from accord.data.raw import Source
+from accord.errors import AccordError
+
+
+def roots(root: Path | None) -> list[Path]:
+    """The data roots in the order they are searched; an explicit one is searched alone."""
+    if root is not None:
+        return [_existing(root, "the data root")]
+    chosen = os.environ.get("ACCORD_DATA")
+    first = [_existing(Path(chosen), "ACCORD_DATA")] if chosen else []
+    return [*first, Path("data"), Path.home() / ".cache/accord/data"]
+
+
+def roots_of(known: Known, root: Path | None) -> list[Path]:
+    """`roots`, and where the operating system keeps this dataset."""
+    return [*roots(root), *([known.system] if known.system else [])]
+
+
+def locate(known: Known, path: Path | None, root: Path | None) -> Source:
+    """The files of a dataset, or an error that says which file to put where."""
+    if known.kind == "builtin":
+        return _builtin(known, path, root)
+    if known.kind == "generic":
+        return _generic(known, path)
+    searched = [_existing(path, "`data.path`")] if path is not None else roots_of(known, root)
+    for folder in searched:
+        source = search(known, folder)
+        # A path, unlike a root, is this dataset's own: what is in it needs no further name.
+        if source is None and path is not None:
+            source = find_parquet(folder)
+        if source is not None:
+            return source
+    places = ", ".join(str(folder) for folder in searched)
+    do = advice(known, searched[0])
+    raise AccordError(f"no files of {known.name!r} in {places}. To mend this, {do}.")
+
+
+def search(known: Known, root: Path) -> Source | None:
+    """A named dataset in one data root: parquet pair, official files, or its own folder."""
+    for folder in _places(known, root):
+        source = find_pair(folder, known.name) or known.find(folder)
+        if source is not None:
+            return source
+    own = root / known.name
+    return find_parquet(own) if own.is_dir() else None
+
+
+def advice(known: Known, root: Path) -> str:
+    """Which files to put where, in all accepted forms."""
+    name = known.name
+    fetch = f", or run `accord data --download {name}`" if name in DOWNLOADS else ""
+    return (
+        f"put {known.needs}, or {name}-train.parquet and {name}-test.parquet, into {root} or "
+        f"{root / name} (the latter may hold the Hugging Face hub's parquet files instead){fetch}"
+    )
+
+
+def _places(known: Known, root: Path) -> Iterator[Path]:
+    yield from (root, root / known.name)
+    yield from (root / place for place in known.places)
+
+
+def _builtin(known: Known, path: Path | None, root: Path | None) -> Source:
+    if path is not None:
+        raise AccordError(f"{known.name!r} needs no files; remove `data.path` ({path}).")
+    if root is not None:
+        _existing(root, "the data root")
+    source = known.find(Path())
+    assert source is not None
+    return source
+
+
+def _generic(known: Known, path: Path | None) -> Source:
+    if path is None:
+        raise AccordError(f"{known.name!r} needs `data.path`: {known.needs}.")
+    found = path.expanduser()
+    if not found.exists():
+        raise AccordError(f"`data.path` {path} does not exist; expected {known.needs}.")
+    source = known.find(found)
+    if source is None:
+        raise AccordError(f"{path}: expected {known.needs}; found none. Correct `data.path`.")
+    return source
+
+
+def _existing(path: Path, what: str) -> Path:
+    folder = path.expanduser()
+    if not folder.is_dir():
+        raise AccordError(f"{what} {path}: expected a folder that exists. Create or correct it.")
+    return folder

@@ -1,0 +1,160 @@
+""".npz files: images, labels, optional class names, and further arrays as columns."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.data.formats import array_part, damaged
+from accord.data.raw import Columns, Part, Raw, Request, Source
+from accord.errors import AccordError
+
+Arrays = dict[str, NDArray[Any]]
+
+_TRAIN = (("x_train", "y_train"), ("train_images", "train_labels"))
+_TEST = (("x_test", "y_test"), ("test_images", "test_labels"))
+_ONE = (("images", "labels"), ("x", "y"))
+# MedMNIST's validation part: measured on nothing here, and never a column.
+_UNUSED = ("val_images", "val_labels", "x_val", "y_val")
+_RESERVED = {key for pair in (*_TRAIN, *_TEST, *_ONE) for key in pair} | {"classes", *_UNUSED}
+
+
+def find_npz(path: Path) -> Source | None:
+    """One .npz file, or a folder with train.npz and, if there is a test part, test.npz."""
+    if path.is_file():
+        return Source("npz file", path.parent, lambda: [path], lambda request: _one(path, request))
+    train, test = path / "train.npz", path / "test.npz"
+    if not train.is_file():
+        return None
+    files = [file for file in (train, test) if file.is_file()]
+    return Source("npz files", path, lambda: files, lambda request: _two(files, request))
+
+
+def _one(path: Path, request: Request) -> Raw:
+    """A file that holds train and test, or one set."""
+    arrays = _load(path)
+    _tell_unused(arrays, path, request)
+    classes = _classes(arrays)
+    train = _pair(arrays, _TRAIN)
+    if train is None:
+        return Raw(_single(arrays, path, classes), None, classes)
+    test = _pair(arrays, _TEST)
+    parts = {"train": array_part(arrays[train[0]], arrays[train[1]], path, classes)}
+    if test is not None:
+        parts["test"] = array_part(arrays[test[0]], arrays[test[1]], path, classes)
+    columns = _split_columns(arrays, {name: len(part.labels) for name, part in parts.items()}, path)
+    with_columns = [replace(part, columns=columns[name]) for name, part in parts.items()]
+    return Raw(with_columns[0], with_columns[1] if test else None, classes)
+
+
+def _two(files: list[Path], request: Request) -> Raw:
+    """train.npz and perhaps test.npz, one set each; the class names must agree."""
+    loaded = [_load(path) for path in files]
+    for arrays, path in zip(loaded, files, strict=True):
+        _tell_unused(arrays, path, request)
+    named = {_classes(arrays) for arrays in loaded} - {None}
+    if len(named) > 1:
+        raise AccordError(f"{files[1]}: its `classes` differ from those in train.npz; align them.")
+    classes = named.pop() if named else None
+    parts = [_single(arrays, path, classes) for arrays, path in zip(loaded, files, strict=True)]
+    return Raw(parts[0], parts[1] if len(parts) > 1 else None, classes)
+
+
+def _single(arrays: Arrays, path: Path, classes: tuple[str, ...] | None) -> Part:
+    keys = _pair(arrays, _ONE)
+    if keys is None:
+        raise AccordError(
+            f"{path}: expected arrays x_train, y_train, x_test, y_test; or train_images, "
+            "train_labels, test_images, test_labels; or images, labels; found "
+            f"{', '.join(sorted(arrays)) or 'none'}. Rename the arrays."
+        )
+    part = array_part(arrays[keys[0]], arrays[keys[1]], path, classes)
+    columns = {
+        name: _text(array)
+        for name, array in arrays.items()
+        if name not in _RESERVED and _rows(array) == len(part.labels)
+    }
+    return replace(part, columns=columns)
+
+
+def _load(path: Path) -> Arrays:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise AccordError(f"{path}: expected an .npz file; found a single array (.npy).")
+            return {name: _array(file, name, path) for name in file.files}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise damaged(path, error) from None
+
+
+def _array(file: Any, name: str, path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = file[name]
+    except ValueError as error:
+        if "Object arrays" not in str(error):
+            raise
+        raise AccordError(
+            f"{path}: array {name!r} holds Python objects, which are not read for safety. Save it "
+            "as numbers or as fixed-length text (dtype str)."
+        ) from None
+    return array
+
+
+def _pair(arrays: Arrays, pairs: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
+    return next((pair for pair in pairs if pair[0] in arrays and pair[1] in arrays), None)
+
+
+def _classes(arrays: Arrays) -> tuple[str, ...] | None:
+    return tuple(map(str, _text(arrays["classes"]))) if "classes" in arrays else None
+
+
+def _split_columns(arrays: Arrays, lengths: dict[str, int], path: Path) -> dict[str, Columns]:
+    """Which part a further array belongs to: by name (site_train, test_site), else by length."""
+    columns: dict[str, Columns] = {name: {} for name in lengths}
+    for key, array in arrays.items():
+        if key in _RESERVED:
+            continue
+        stem, part = _affix(key)
+        fits = [name for name, length in lengths.items() if _rows(array) == length]
+        if part in fits:
+            fits = [part]
+        if len(fits) > 1:
+            raise AccordError(
+                f"{path}: array {key!r} is as long as both train and test; name it "
+                f"{key}_train or {key}_test."
+            )
+        for name in fits:
+            columns[name][stem if name == part else key] = _text(array)
+    return columns
+
+
+def _affix(key: str) -> tuple[str, str]:
+    """("site", "train") for site_train and train_site; (key, "") for a plain name."""
+    match = re.fullmatch(r"(train|test)_(.+)|(.+)_(train|test)", key)
+    if match is None:
+        return key, ""
+    return match[2] or match[3], match[1] or match[4]
+
+
+def _rows(array: NDArray[Any]) -> int | None:
+    """How many rows a column has; None for an array that cannot be one."""
+    plain = array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
+    return len(array) if plain else None
+
+
+def _text(array: NDArray[Any]) -> NDArray[np.str_]:
+    flat = array.reshape(-1)
+    return np.char.decode(flat, "utf-8") if flat.dtype.kind == "S" else flat.astype(np.str_)
+
+
+def _tell_unused(arrays: Arrays, path: Path, request: Request) -> None:
+    unused = [name for name in _UNUSED if name in arrays]
+    if unused:
+        request.tell(f"{path.name}: {', '.join(unused)} are not used")

@@ -1,0 +1,194 @@
+"""Who holds what: the images of a training set dealt out to clients, checked, saved and loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from accord.data.images import Indices, Labels
+from accord.data.schemes import PartitionConfig, Pool, Scheme, groups, schemes
+from accord.errors import AccordError
+from accord.files import write_atomic
+from accord.randomness import numpy_generator
+
+__all__ = ["Partition", "PartitionConfig", "load", "make_partition", "save", "schemes"]
+
+REDRAWS = 1_000  # draws before a random scheme gives up on min_samples
+
+
+@dataclass(frozen=True, eq=False)  # arrays do not compare to one truth value; compare `hash`
+class Partition:
+    """Sorted positions per client into the labels it was made of.
+
+    `sources` are the column's values behind the names, for by-column only. `label_counts` is
+    (clients, classes).
+    """
+
+    indices: tuple[Indices, ...]
+    names: tuple[str, ...]
+    sources: tuple[str, ...] | None
+    label_counts: NDArray[np.int64]
+    disjoint: bool
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 over the sizes and positions of all clients, and over nothing else."""
+        digest = hashlib.sha256()
+        for part in self.indices:
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+
+def make_partition(
+    labels: Labels,
+    classes: int,
+    config: PartitionConfig,
+    seed: int,
+    columns: Mapping[str, NDArray[np.str_]],
+) -> Partition:
+    """Deal out the images with these `labels` (0…classes−1) as `config` says.
+
+    A random scheme draws anew, up to 1,000 times, until every client has `min_samples`; samples
+    are never moved to make it so.
+    """
+    _check_arrays(labels, classes, columns)
+    pool = Pool(len(labels), groups(labels), columns)
+    scheme = schemes.get(config.scheme)
+    _check_possible(pool, config, scheme)
+    smallest = 0
+    for attempt in range(REDRAWS if scheme.varies else 1):
+        drawn = scheme.draw(pool, config, numpy_generator(seed, "partition", attempt))
+        smallest = max(smallest, min(len(part) for part in drawn))
+        if smallest >= config.min_samples:
+            break
+    else:
+        raise _too_small(config, pool, len(drawn), smallest)
+    _check_promises(drawn, pool, config)
+    indices = tuple(np.sort(part).astype(np.int64) for part in drawn)
+    return Partition(
+        indices=indices,
+        names=tuple(str(k) for k in range(len(indices))),
+        sources=tuple(np.unique(columns[config.column]).tolist()) if config.column else None,
+        label_counts=np.stack([np.bincount(labels[part], minlength=classes) for part in indices]),
+        disjoint=scheme.disjoint,
+    )
+
+
+def _check_arrays(labels: Labels, classes: int, columns: Mapping[str, NDArray[np.str_]]) -> None:
+    """Mistakes of the calling code, not of a user."""
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"expected whole labels (N), found {labels.dtype} {labels.shape}")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        found = f"{labels.min()}…{labels.max()}"
+        raise ValueError(f"expected labels in 0…{classes - 1}, found labels in {found}")
+    for name, column in columns.items():
+        if column.shape != labels.shape:
+            raise ValueError(
+                f"expected column {name!r} to have {len(labels)} values, found {column.shape}"
+            )
+
+
+def _check_possible(pool: Pool, config: PartitionConfig, scheme: Scheme) -> None:
+    """What no draw can mend is said at once."""
+    if pool.size == 0:
+        raise AccordError("expected images to deal out to clients, found none.")
+    if config.scheme == "by-column":
+        return
+    if config.clients > pool.size:
+        raise AccordError(
+            f"partition scheme {config.scheme!r}: expected at least one image per client, found "
+            f"{pool.size:,} images for {config.clients:,} clients. Use fewer clients or more data."
+        )
+    if scheme.disjoint and config.clients * config.min_samples > pool.size:
+        raise AccordError(
+            f"partition scheme {config.scheme!r}: expected at least {config.min_samples:,} images "
+            f"for each of {config.clients:,} clients, found {pool.size:,} images. "
+            "Use fewer clients or a smaller min_samples."
+        )
+
+
+def _check_promises(drawn: list[Indices], pool: Pool, config: PartitionConfig) -> None:
+    """Disjoint where it claims so, and no image lost; a broken promise is a bug of the scheme."""
+    scheme = schemes.get(config.scheme)
+    total = sum(len(part) for part in drawn)
+    distinct = len(np.unique(np.concatenate(drawn)))
+    if scheme.disjoint and distinct < total:
+        raise RuntimeError(f"scheme {config.scheme!r} gave {total - distinct} images twice")
+    unheld = config.labels is not None and config.clients * config.labels < len(pool.classes)
+    if scheme.disjoint and not unheld and distinct < pool.size:
+        raise RuntimeError(f"scheme {config.scheme!r} lost {pool.size - distinct} images")
+
+
+def _too_small(config: PartitionConfig, pool: Pool, clients: int, smallest: int) -> AccordError:
+    scheme = schemes.get(config.scheme)
+    setting = f" with alpha {config.alpha:g}" if config.alpha else ""
+    draws = f"in {REDRAWS:,} draws " if scheme.varies else ""
+    remedies = ["fewer clients", "a larger alpha"] if config.alpha else ["fewer clients"]
+    if config.column:
+        remedies = [f"a column whose values are less rare than those of {config.column!r}"]
+    return AccordError(
+        f"partition scheme {config.scheme!r}{setting}: expected at least {config.min_samples:,} "
+        f"images per client; of {pool.size:,} images over {clients:,} clients {draws}"
+        f"the smallest client had at best {smallest:,}. "
+        f"Use {', '.join(remedies)} or a smaller min_samples."
+    )
+
+
+def save(partition: Partition, path: Path) -> None:
+    """Write `partition` as safetensors; the file appears whole or not at all."""
+    tensors = {
+        "indices": np.concatenate(partition.indices),
+        "sizes": np.array([len(part) for part in partition.indices]),
+        "label_counts": partition.label_counts,
+    }
+    metadata = {"header": _header(partition), "hash": partition.hash, "seal": _seal(partition)}
+    write_atomic(path, to_bytes(tensors, metadata))
+
+
+def load(path: Path) -> Partition:
+    """The partition that `save` wrote; a damaged file is an error, never another partition."""
+    if not path.is_file():
+        raise AccordError(f"expected a saved partition at {path}, found no file there.")
+    try:
+        with safe_open(path, framework="np") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = file.metadata()
+        header = json.loads(metadata["header"])
+        partition = Partition(
+            indices=tuple(np.split(tensors["indices"], np.cumsum(tensors["sizes"])[:-1])),
+            names=tuple(header["names"]),
+            sources=None if header["sources"] is None else tuple(header["sources"]),
+            label_counts=tensors["label_counts"],
+            disjoint=header["disjoint"],
+        )
+        whole = _seal(partition) == metadata["seal"] and partition.hash == metadata["hash"]
+    except (SafetensorError, KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise AccordError(
+            f"expected a whole partition in {path}, found a damaged file. "
+            "Delete it and make the partition again."
+        )
+    return partition
+
+
+def _header(partition: Partition) -> str:
+    names, sources = partition.names, partition.sources
+    return json.dumps({"names": names, "sources": sources, "disjoint": partition.disjoint})
+
+
+def _seal(partition: Partition) -> str:
+    """A checksum over everything in the file; `hash` speaks of the indices alone."""
+    counts = partition.label_counts
+    content = f"{_header(partition)} {partition.hash} {counts.shape} {counts.tobytes().hex()}"
+    return hashlib.sha256(content.encode()).hexdigest()

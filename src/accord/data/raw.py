@@ -1,0 +1,150 @@
+"""What a reader returns: decoded parts, before they are brought to one shape and cached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.data.images import Bytes, Labels
+from accord.errors import AccordError
+
+Tell = Callable[[str], None]
+Columns = dict[str, NDArray[np.str_]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a reader must know: whose images, how large (None: as they are), with which classes."""
+
+    name: str
+    size: int | None
+    classes: tuple[str, ...] | None
+    tell: Tell
+
+
+@dataclass(frozen=True)
+class Part:
+    """Train or test as a reader found it. `found` is (height, width) before any resizing, or None
+    when the images had several sizes."""
+
+    images: Bytes
+    labels: Labels
+    found: tuple[int, int] | None
+    columns: Columns = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A dataset as a reader found it; `classes` is None when the source holds no names."""
+
+    train: Part
+    test: Part | None
+    classes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset's files and how to read them. Finding a source opens none of its images.
+
+    `salt` stands for content that is in no file of ours (the images inside scikit-learn).
+    """
+
+    kind: str
+    where: Path
+    files: Callable[[], list[Path]]
+    read: Callable[[Request], Raw]
+    salt: str = ""
+
+
+class Progress:
+    """Tells how far the decoding is, at most every two seconds."""
+
+    def __init__(self, what: str, total: int, tell: Tell) -> None:
+        self._what, self._total, self._tell = what, total, tell
+        self._start = self._last = time.monotonic()
+        self._done = 0
+
+    def step(self, count: int = 1) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._last < 2 or self._done >= self._total:
+            return
+        self._last = now
+        left = (now - self._start) * (self._total - self._done) / self._done
+        share = 100 * self._done // self._total
+        self._tell(f"{self._what} … {share} %, about {left:.0f} s left")
+
+
+def as_images(array: NDArray[Any], where: object) -> Bytes:
+    """`array` as uint8 (N, H, W, C) with one or three channels; greyscale may come as (N, H, W)."""
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.ndim != 4 or array.shape[-1] not in (1, 3) or 0 in array.shape[1:]:
+        raise AccordError(
+            f"{where}: expected images of shape (N, H, W), (N, H, W, 1) or (N, H, W, 3), channels "
+            f"last; found {array.shape}. Reshape or transpose the array and save it again."
+        )
+    if len(array) == 0:
+        raise AccordError(f"{where}: holds no images; expected at least one.")
+    return _as_uint8(array, where)
+
+
+def _as_uint8(array: NDArray[Any], where: object) -> Bytes:
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype.kind not in "iuf":
+        raise AccordError(
+            f"{where}: expected uint8 pixels; found {array.dtype}. Save the images as uint8."
+        )
+    low, high = array.min(), array.max()
+    # Written so that NaN fails too.
+    if not (low >= 0 and high <= 255 and np.array_equal(array, np.floor(array))):
+        raise AccordError(
+            f"{where}: expected uint8 pixels; found {array.dtype} from {low:g} to {high:g}. "
+            "Scale the images to whole numbers from 0 to 255 and save them as uint8."
+        )
+    return array.astype(np.uint8)
+
+
+def as_labels(array: Any, count: int, where: object) -> Labels:
+    """`array` as int64 (N,), one whole number for each of `count` images; (N, 1) is squeezed."""
+    labels = np.asarray(array)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise AccordError(
+            f"{where}: expected one label per image, shape (N,) or (N, 1); found {labels.shape}. "
+            "One-hot labels: save labels.argmax(1) instead."
+        )
+    if len(labels) != count:
+        raise AccordError(
+            f"{where}: {count} images but {len(labels)} labels. The file is damaged or the two do "
+            "not belong together; fetch or save it again."
+        )
+    whole = labels.dtype.kind in "iub" or (
+        labels.dtype.kind == "f" and np.array_equal(labels, np.floor(labels))
+    )
+    if not whole:
+        raise AccordError(
+            f"{where}: expected labels that are whole numbers from 0; found {labels.dtype}."
+        )
+    return labels.astype(np.int64)
+
+
+def check_labels(labels: Labels, classes: Sequence[str] | None, where: object) -> None:
+    """Refuse a label that is negative or names no class; says the file and the row."""
+    limit = len(classes) if classes is not None else np.iinfo(np.int64).max
+    wrong = np.flatnonzero((labels < 0) | (labels >= limit))
+    if len(wrong):
+        row = int(wrong[0])
+        allowed = f"0 to {limit - 1}" if classes is not None else "0 or more"
+        raise AccordError(
+            f"{where}: row {row} has label {int(labels[row])}; expected {allowed}. "
+            "Correct the label or the class names."
+        )

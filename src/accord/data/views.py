@@ -1,0 +1,190 @@
+"""Views: uint8 images → randomly changed, normalised float images, a whole batch at once.
+
+Every draw is per image, and every draw is made on the CPU from the given generator, so that each
+device sees the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from accord.data.colour import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_saturation,
+    rotate_hue,
+    to_grey,
+)
+from accord.data.crop import crop, draw_boxes
+from accord.errors import AccordError
+from accord.registry import Registry
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What may happen to an image; the defaults leave it as it is.
+
+    A strength s of brightness, contrast or saturation draws a factor uniform in
+    [max(0, 1 − s), 1 + s]; a strength of hue, turns uniform in [−s, s]. All four together happen
+    to an image with probability `jitter`, in this order.
+    """
+
+    scale: tuple[float, float] = (1.0, 1.0)  # share of the area that a crop keeps
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height of a crop
+    flip: float = 0.0  # probability of a horizontal mirror image
+    jitter: float = 0.0  # probability of the colour changes
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
+    grey: float = 0.0  # probability of losing all colour
+
+    def __post_init__(self) -> None:
+        _require(0 < self.scale[0] <= self.scale[1] <= 1, "scale", "0 < low ≤ high ≤ 1", self.scale)
+        _require(0 < self.ratio[0] <= self.ratio[1], "ratio", "0 < low ≤ high", self.ratio)
+        for name in ("flip", "jitter", "grey"):
+            value = getattr(self, name)
+            _require(0 <= value <= 1, name, "a probability from 0 to 1", value)
+        for name in ("brightness", "contrast", "saturation"):
+            value = getattr(self, name)
+            _require(value >= 0, name, "a strength of at least 0", value)
+        _require(0 <= self.hue <= 0.5, "hue", "a strength from 0 to 0.5", self.hue)
+
+
+def _require(holds: bool, name: str, expected: str, found: object) -> None:
+    if not holds:
+        raise AccordError(f"augmentation: {name} must be {expected}, found {found}")
+
+
+# Images are changed 32 (of CIFAR's size) at a time: they stay in the cache, and their temporaries,
+# below 400 kB each, are memory the allocator keeps. Fresh pages for every step double the time.
+VALUES_AT_ONCE = 32 * 32 * 32 * 3
+
+augmentations: Registry[Augmentation] = Registry("augmentation")
+
+NONE = augmentations.register("none")(Augmentation())
+augmentations.register("reference")(
+    Augmentation(
+        scale=(0.2, 1.0),
+        flip=0.5,
+        jitter=0.8,
+        brightness=0.4,
+        contrast=0.4,
+        saturation=0.4,
+        hue=0.1,
+        grey=0.2,
+    )
+)
+augmentations.register("upright")(replace(augmentations.get("reference"), flip=0.0))
+augmentations.register("digits")(
+    Augmentation(scale=(0.6, 1.0), jitter=0.8, brightness=0.4, contrast=0.4)
+)
+
+
+def augment(
+    images: Tensor,
+    augmentation: Augmentation,
+    views: int,
+    generator: torch.Generator,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> Tensor:
+    """`views` random views of each uint8 image: (N, H, W, C) → (views·N, C, H, W), normalised.
+
+    View 0 of all images comes first, then view 1 of all, …; the memory format is channels-last.
+    """
+    _check(images, mean, std)
+    if augmentation == NONE:
+        return normalise(images.repeat(views, 1, 1, 1), mean, std)
+    count, height, width, _ = images.shape
+    draws = _draw(augmentation, views * count, height, width, generator)
+    draws = Draws(*(column.to(images.device) for column in draws))
+    out = torch.empty((views * count, *images.shape[1:]), device=images.device)
+    at_once = max(1, VALUES_AT_ONCE // max(1, images[:1].numel()))
+    for start in range(0, count, at_once):
+        part = images[start : start + at_once]
+        planes = part.permute(0, 3, 1, 2).contiguous().float().div_(255)
+        for first in range(start, views * count, count):
+            rows = slice(first, first + len(part))
+            changed = _change(planes, augmentation, Draws(*(column[rows] for column in draws)))
+            out[rows] = changed.permute(0, 2, 3, 1)
+    return _standardise(out, mean, std)
+
+
+def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """(x/255 − mean) / std and nothing else: (N, H, W, C) uint8 → (N, C, H, W), channels-last."""
+    _check(images, mean, std)
+    return _standardise(images.contiguous().float().div_(255), mean, std)
+
+
+class Draws(NamedTuple):
+    """What chance decided, one row per image."""
+
+    boxes: Tensor  # (N, 4): top, left, height, width of the crop
+    flips: Tensor  # (N,) bool
+    jitters: Tensor  # (N,) bool
+    factors: Tensor  # (N, 4): brightness, contrast, saturation, hue
+    greys: Tensor  # (N,) bool
+
+
+def _draw(
+    augmentation: Augmentation, count: int, height: int, width: int, generator: torch.Generator
+) -> Draws:
+    a = augmentation
+    boxes = draw_boxes(count, height, width, a.scale, a.ratio, generator)
+    flip, jitter, grey = torch.rand((3, count), generator=generator)
+    strengths = torch.tensor([a.brightness, a.contrast, a.saturation])
+    low = torch.cat([(1 - strengths).clamp(min=0), torch.tensor([-a.hue])])
+    high = torch.cat([1 + strengths, torch.tensor([a.hue])])
+    factors = low + torch.rand((count, 4), generator=generator) * (high - low)
+    return Draws(boxes, flip < a.flip, jitter < a.jitter, factors, grey < a.grey)
+
+
+def _change(images: Tensor, augmentation: Augmentation, draws: Draws) -> Tensor:
+    """Float (N, C, H, W) images, changed as drawn; each step runs on the images it is for."""
+    changed = crop(images, draws.boxes, draws.flips)
+    picked = draws.jitters.nonzero().squeeze(1)
+    jittered = changed.index_select(0, picked)
+    _jitter(jittered, augmentation, draws.factors[picked])
+    changed.index_copy_(0, picked, jittered)
+    picked = draws.greys.nonzero().squeeze(1)
+    greyed = changed.index_select(0, picked)
+    to_grey(greyed)
+    return changed.index_copy_(0, picked, greyed)
+
+
+def _jitter(images: Tensor, augmentation: Augmentation, factors: Tensor) -> None:
+    """Brightness, contrast, saturation, hue, in this order and in place, if they have strength."""
+    brightness, contrast, saturation, turns = factors.unbind(1)
+    if augmentation.brightness > 0:
+        adjust_brightness(images, brightness)
+    if augmentation.contrast > 0:
+        adjust_contrast(images, contrast)
+    if augmentation.saturation > 0:
+        adjust_saturation(images, saturation)
+    if augmentation.hue > 0:
+        rotate_hue(images, turns)
+
+
+def _standardise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """(x − mean) / std in place on contiguous (N, H, W, C), seen as (N, C, H, W)."""
+    count, height, width, channels = images.shape
+    rows = images.view(count, height, width * channels)  # long rows are fast, 3 channels are not
+    rows.sub_(rows.new_tensor(mean).repeat(width)).div_(rows.new_tensor(std).repeat(width))
+    return images.permute(0, 3, 1, 2)
+
+
+def _check(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    if images.dtype != torch.uint8 or images.ndim != 4:
+        found = f"{images.dtype} {tuple(images.shape)}"
+        raise AccordError(f"images must be uint8 (N, H, W, C), found {found}")
+    channels = images.shape[3]
+    if not len(mean) == len(std) == channels:
+        raise AccordError(
+            f"images of {channels} channels need as many means and standard deviations, "
+            f"found {len(mean)} and {len(std)}"
+        )

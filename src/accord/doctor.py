@@ -1,0 +1,143 @@
+"""Is this machine fit: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import psutil
+import torch
+from packaging.requirements import Requirement
+from rich.console import RenderableType
+from rich.table import Table
+
+from accord.data.cache import cache_root
+from accord.data.datasets import Availability, inventory
+
+EXTRAS = {"notebook": "pandas"}  # extra → a module it brings
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at."""
+
+    what: str
+    found: str
+    verdict: Literal["fine", "note", "wrong"] = "fine"
+    advice: str = ""
+
+
+def examine(data_root: Path | None) -> list[Check]:
+    return [
+        _python(),
+        _torch(),
+        *_versions(),
+        _cores(),
+        _memory(),
+        _disk("disk for records", Path.cwd()),
+        _disk("disk for decoded images", cache_root()),
+        *_datasets(data_root),
+        *_extras(),
+    ]
+
+
+def _python() -> Check:
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info < (3, 11):
+        return Check("Python", found, "wrong", "Accord needs Python 3.11 or newer.")
+    return Check("Python", found)
+
+
+def _torch() -> Check:
+    if torch.cuda.is_available():
+        return Check("torch", f"{torch.__version__}, {torch.cuda.get_device_name(0)}")
+    if find_spec("torchvision") is not None:
+        advice = "Accord does without torchvision; a version that does not match torch breaks others."
+        return Check("torch", f"{torch.__version__}, CPU, with torchvision", "note", advice)
+    return Check("torch", f"{torch.__version__}, CPU")
+
+
+def _versions() -> list[Check]:
+    """Every dependency against the range Accord was made for."""
+    wrong = []
+    needed = [Requirement(text) for text in requires("accord") or []]
+    core = [need for need in needed if need.marker is None or need.marker.evaluate({"extra": ""})]
+    for need in core:
+        try:
+            found = version(need.name)
+        except PackageNotFoundError:
+            wrong.append(Check(need.name, "missing", "wrong", f"pip install '{need}'"))
+            continue
+        if not need.specifier.contains(found, prereleases=True):
+            advice = f"expected {need.specifier}: pip install '{need}'"
+            wrong.append(Check(need.name, found, "wrong", advice))
+    return wrong or [Check("dependencies", f"{len(core)} packages in their ranges")]
+
+
+def _cores() -> Check:
+    affinity = getattr(os, "sched_getaffinity", None)
+    usable = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return Check("cores", f"{usable} usable: as many clients train at once")
+
+
+def _memory() -> Check:
+    memory = psutil.virtual_memory()
+    found = f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free"
+    if memory.available < 2 * GIB:
+        return Check("memory", found, "note", "A worker needs 0.5 to 3 GiB: use fewer --workers.")
+    return Check("memory", found)
+
+
+def _disk(what: str, path: Path) -> Check:
+    there = path
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    found = f"{free / GIB:.1f} GiB free at {path}"
+    if not os.access(there, os.W_OK):
+        return Check(what, found, "wrong", f"{there} is not writable.")
+    if free < GIB:
+        return Check(what, found, "note", "Less than 1 GiB: make room, or write elsewhere.")
+    return Check(what, found)
+
+
+def _datasets(data_root: Path | None) -> list[Check]:
+    found = [entry.name for entry in inventory(data_root) if entry.found]
+    return [Check("datasets", ", ".join(found), advice="accord data lists where to put the others")]
+
+
+def _extras() -> list[Check]:
+    checks = []
+    for extra, module in EXTRAS.items():
+        if find_spec(module):
+            checks.append(Check(f"extra {extra}", f"{module} {version(module)}"))
+        else:
+            advice = f"pip install 'accord[{extra}]' if you want it"
+            checks.append(Check(f"extra {extra}", f"{module} missing", "note", advice))
+    return checks
+
+
+def table(checks: list[Check]) -> Table:
+    shown = Table("", "what", "found", "advice")
+    marks = {"fine": "ok", "note": "note", "wrong": "WRONG"}
+    for check in checks:
+        shown.add_row(marks[check.verdict], check.what, check.found, check.advice)
+    return shown
+
+
+def datasets_table(entries: list[Availability], as_json: bool) -> RenderableType:
+    if as_json:
+        return json.dumps([asdict(entry) for entry in entries], indent=1)
+    shown = Table("dataset", "found", "where, or what to put where", "note")
+    for entry in entries:
+        shown.add_row(entry.name, "yes" if entry.found else "–", entry.where, entry.note)
+    return shown

@@ -1,0 +1,164 @@
+"""What workers do: train a client, merge uploads into one net, measure a block of test images.
+
+A job is plain JSON that names files; what it makes is files and a small JSON answer. So a job
+gives the same result in this process, in a worker, and when it is done again after a crash.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from accord.client import Precision, Training
+from accord.data.deal import Deal, open_deal
+from accord.errors import AccordError, ClientError
+from accord.fusion.base import Merge, fusions
+from accord.messages import Briefing, State
+from accord.parts import make_part
+from accord.registry import Registry
+from accord.server import measure_block
+from accord.uploads import UploadFiles
+
+Args = dict[str, Any]
+Tell = Callable[[Args], None]
+SAVE_EVERY = 10.0  # seconds between two saved states, when no checkpoint asks for one
+TELL_EVERY = 0.2  # seconds between two signs of life within an epoch
+
+
+@dataclass(frozen=True)
+class Job:
+    """`kind` names a function below, `args` is its input, `size` its work in images."""
+
+    kind: str
+    args: Args
+    size: float
+
+
+kinds: Registry[Callable[[Args, Tell], Args]] = Registry("job")
+
+
+def perform(kind: str, args: Args, tell: Tell) -> Args:
+    """Does a job in this process, on one thread: the result must not depend on their number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        answer = kinds.get(kind)(args, tell)
+    except torch.OutOfMemoryError as error:
+        raise _too_large(args, error) from None
+    except MemoryError as error:
+        raise _too_large(args, error) from None
+    except RuntimeError as error:
+        if "not enough memory" in str(error) or "can't allocate memory" in str(error):
+            raise _too_large(args, error) from None
+        raise
+    finally:
+        torch.set_num_threads(threads)
+    return {**answer, "peak_memory": peak_memory()}
+
+
+def peak_memory() -> int:
+    """The most memory this process has held, in bytes."""
+    memory = psutil.Process().memory_info()
+    return int(getattr(memory, "peak_wset", 0) or _peak_of_unix())
+
+
+def _peak_of_unix() -> int:
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+@lru_cache(maxsize=2)
+def _briefing(path: str) -> Briefing:
+    return Briefing.load(Path(path))
+
+
+@lru_cache(maxsize=4)
+def _deal(path: str) -> Deal:
+    return open_deal(Path(path))
+
+
+@kinds.register("train")
+def train_client(args: Args, tell: Tell) -> Args:
+    """Trains one client to the end, from where a former run left it."""
+    briefing, state_path = _briefing(args["briefing"]), Path(args["state"])
+    data = _deal(args["deal"]).client(args["index"])
+    precision = Precision(torch.device(args["device"]), args["autocast"], args["compile"])
+    training = Training(data, briefing, args["client"], precision)
+    if state_path.exists():
+        state = State.load(state_path)
+        if state.header.briefing == briefing.digest:
+            training.restore(state)
+            for event in training.telemetry:
+                tell({"event": event})
+    saved = time.monotonic()
+    while not training.done:
+        event = training.run_epoch(_throttled(training, tell))
+        tell({"event": event})
+        if training.at_checkpoint:
+            training.upload().save(Path(args["uploads"][str(training.epoch)]))
+        if training.at_checkpoint or time.monotonic() - saved > SAVE_EVERY:
+            training.state().save(state_path)
+            saved = time.monotonic()
+    state_path.unlink(missing_ok=True)
+    return {}
+
+
+def _throttled(training: Training, tell: Tell) -> Callable[[float], None]:
+    """Passes on the share of training that is done, a few times a second at most."""
+    last = time.monotonic()
+
+    def tell_share(share: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > TELL_EVERY:
+            last = time.monotonic()
+            tell({"share": (training.epoch + share) / training.budget.epochs})
+
+    return tell_share
+
+
+@kinds.register("merge")
+def merge_uploads(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - quick
+    """Makes one net of all uploads and stores it as if it were a client's."""
+    rule = make_part(fusions, args["fusion"], "fusion")
+    if not isinstance(rule, Merge):
+        raise TypeError(f"{args['fusion']} merges nothing")
+    files = UploadFiles(args["files"], _briefing(args["briefing"]))
+    rule.merge(files).save(Path(args["to"]))
+    return {}
+
+
+@kinds.register("measure")
+def measure_images(args: Args, tell: Tell) -> Args:
+    """Every fusion and every client on one block of images; answers in tallies."""
+    briefing = _briefing(args["briefing"])
+    images = _deal(args["deal"]).part(args["part"]).slice(args["start"], args["stop"])
+    clients = UploadFiles(args["files"], briefing)
+    merged = {name: UploadFiles([path], briefing) for name, path in args["merged"].items()}
+    votes = args["votes"]
+
+    def told(share: float) -> None:
+        tell({"share": share})
+
+    return measure_block(briefing, images, clients, votes, merged, args["device"], told)
+
+
+def _too_large(args: Args, error: BaseException) -> ClientError:
+    briefing = _briefing(args["briefing"]).header
+    return ClientError(
+        f"out of memory ({str(error).splitlines()[0]}). Make budget.batch (now "
+        f"{briefing.budget['batch']}) smaller, or choose a smaller net.backbone than "
+        f"{briefing.net.backbone}."
+    )
+
+
+__all__ = ["AccordError", "Job", "perform"]

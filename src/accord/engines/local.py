@@ -1,0 +1,103 @@
+"""The local engine: this machine's cores work through the clients of all trials."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from accord.engines.jobs import Job
+from accord.engines.pool import Message, Pool
+from accord.engines.trialrun import TrialRun
+from accord.errors import AccordError
+
+
+class Watcher(Protocol):
+    """Someone who looks on: a progress display, or nobody."""
+
+    def tell(self, line: str) -> None: ...
+    def watching(self, runs: list[TrialRun]) -> AbstractContextManager[None]: ...
+    def started(self, run: TrialRun, job: Job) -> None: ...
+    def news(self, run: TrialRun, job: Job, share: float) -> None: ...
+    def ended(self, run: TrialRun, job: Job, failure: str | None) -> None: ...
+    def finished(self, run: TrialRun) -> None: ...
+
+
+def execute(
+    runs: list[TrialRun], pool: Pool, watcher: Watcher, on_result: Callable[[], object]
+) -> None:
+    """Takes every run to its end. A client that fails ends its trial; the rest goes on.
+
+    `on_result` is called after each trial, so that results can be read while others run.
+
+    A trial's clients need not wait for the trial before: no core is idle while there is work.
+    """
+    owners: dict[int, TrialRun] = {}
+    waiting = deque(run for run in runs if not run.over)
+    while waiting:
+        for run in list(waiting):
+            run.advance()
+            if run.over:
+                waiting.remove(run)
+                _release(runs)
+                on_result()
+                watcher.finished(run)
+                continue
+            while run.ready and pool.free():
+                job = run.ready.popleft()
+                owners[id(job)] = run
+                run.pending += 1
+                pool.start(job)
+                watcher.started(run, job)
+            if not pool.free():
+                break
+        if pool.busy():
+            for message in pool.messages():
+                _hear(owners[id(message.job)], message, watcher)
+
+
+def _hear(run: TrialRun, message: Message, watcher: Watcher) -> None:
+    job, body = message.job, message.body
+    if message.kind == "news":
+        if "event" in body:
+            event = body["event"]
+            run.folder.append_event({"client": job.args["index"], **event})
+            watcher.news(run, job, event["epoch"] / run.trial.setup.budget.epochs)
+        else:
+            watcher.news(run, job, body["share"])
+        return
+    run.pending -= 1
+    if message.kind == "done":
+        run.take(job, body["result"])
+        watcher.ended(run, job, None)
+        return
+    if body["error"] in ("user", "disk"):
+        raise AccordError(_explained(body))
+    failure = f"{_subject(job)}: {body['message']}"
+    if "trace" in body:
+        log = run.folder.path / "defect.txt"
+        log.write_text(body["trace"], encoding="utf-8")
+        failure += f" (a defect in Accord; its traceback is in {log})"
+    run.failures.append(failure)
+    watcher.ended(run, job, failure)
+
+
+def _subject(job: Job) -> str:
+    return f"client {job.args['client']}" if job.kind == "train" else f"the {job.kind} step"
+
+
+def _explained(body: dict[str, Any]) -> str:
+    if body["error"] == "disk":
+        return (
+            f"cannot write {body['message']}. Mend that and run the same command again: it goes "
+            "on where it stopped."
+        )
+    return str(body["message"])
+
+
+def _release(runs: list[TrialRun]) -> None:
+    """A trial whose twins are all over need no longer keep its earlier checkpoints."""
+    for run in runs:
+        run.shared = any(other.twin is run and not other.over for other in runs)
+        run.tidy()

@@ -1,0 +1,201 @@
+"""Worker processes and the jobs they hold; or, with one worker, this very process."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from accord.engines.jobs import Job, perform
+from accord.engines.worker import failure
+
+
+@dataclass(frozen=True)
+class Message:
+    """What became of a job, or news of it: `body` is the worker's own JSON."""
+
+    job: Job
+    kind: Literal["news", "done", "failed"]
+    body: dict[str, Any]
+
+
+class Pool(Protocol):
+    """Takes jobs while it has a free worker, and tells what becomes of them."""
+
+    def free(self) -> int: ...
+    def busy(self) -> int: ...
+    def start(self, job: Job) -> None: ...
+    def messages(self) -> Iterator[Message]: ...
+    def close(self) -> None: ...
+
+
+class InProcess:
+    """One worker that is this process: for debugging, and where no process can be started."""
+
+    def __init__(self) -> None:
+        self._job: Job | None = None
+
+    def free(self) -> int:
+        return 0 if self._job else 1
+
+    def busy(self) -> int:
+        return 1 if self._job else 0
+
+    def start(self, job: Job) -> None:
+        self._job = job
+
+    def messages(self) -> Iterator[Message]:
+        """Does the job in a thread, so that its news can be shown while it runs."""
+        job = self._job
+        if job is None:
+            return
+        told: queue.Queue[Message] = queue.Queue()
+
+        def work() -> None:
+            try:
+                result = perform(
+                    job.kind, job.args, lambda news: told.put(Message(job, "news", news))
+                )
+                told.put(Message(job, "done", {"result": result}))
+            except Exception as error:  # the same boundary as a worker process has
+                told.put(Message(job, "failed", failure(error)))
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        while True:
+            message = told.get()
+            if message.kind != "news":
+                self._job = None
+            yield message
+            if message.kind != "news":
+                return
+
+    def close(self) -> None:
+        pass
+
+
+class Processes:
+    """Several workers, each a process with one thread."""
+
+    def __init__(self, workers: int, log_folder: Path) -> None:
+        self._told: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
+        self._log_folder = log_folder
+        self._workers = [_Worker(number, log_folder, self._told) for number in range(workers)]
+
+    def free(self) -> int:
+        return sum(worker.job is None for worker in self._workers)
+
+    def busy(self) -> int:
+        return sum(worker.job is not None for worker in self._workers)
+
+    def start(self, job: Job) -> None:
+        worker = next(worker for worker in self._workers if worker.job is None)
+        worker.give(job)
+
+    def messages(self) -> Iterator[Message]:
+        """News until at least one job has ended."""
+        while True:
+            worker, body = self._told.get()
+            if worker not in self._workers:
+                continue
+            if body is None:
+                body = {"kind": "failed", "error": "client", "message": worker.obituary()}
+                self._replace(worker)
+            kind = body.get("kind")
+            job = worker.job
+            if job is None or kind not in ("news", "done", "failed"):
+                continue
+            if kind != "news":
+                worker.job = None
+            yield Message(job, kind, body)
+            if kind != "news" and self._told.empty():
+                return
+
+    def _replace(self, dead: _Worker) -> None:
+        """A new worker in the place of one that died. One that never came up ends it all."""
+        if not dead.came_up:
+            raise RuntimeError(f"a worker process could not start: {dead.obituary()}")
+        at = self._workers.index(dead)
+        self._workers[at] = _Worker(dead.number, self._log_folder, self._told)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.end()
+
+
+class _Worker:
+    """One process, and the thread that hears it."""
+
+    def __init__(
+        self,
+        number: int,
+        log_folder: Path,
+        told: queue.Queue[tuple[_Worker, dict[str, Any] | None]],
+    ) -> None:
+        self.number, self.came_up = number, False
+        self.job: Job | None = None
+        log_folder.mkdir(parents=True, exist_ok=True)
+        self.log = log_folder / f"worker-{number}.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", "from accord.engines.worker import main; main()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            )
+        threading.Thread(target=self._hear, args=(told,), daemon=True).start()
+
+    def _hear(self, told: queue.Queue[tuple[_Worker, dict[str, Any] | None]]) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            body = json.loads(line)
+            self.came_up = True
+            told.put((self, body))
+        self.process.wait()
+        told.put((self, None))
+
+    def give(self, job: Job) -> None:
+        self.job = job
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps({"kind": job.kind, "args": job.args}) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it died between two jobs: its end is heard, and the job reported, in messages()
+
+    def obituary(self) -> str:
+        """Why it died, as far as one can tell from outside."""
+        code = self.process.returncode
+        last = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        said = f" It last said: {last[0]}" if last else ""
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            hint = (
+                " The system does this when memory runs out: use fewer --workers, a smaller "
+                "budget.batch or a smaller net.backbone."
+                if name == "SIGKILL"
+                else ""
+            )
+            return f"its worker process was killed by {name}.{hint}{said}"
+        return f"its worker process ended with exit code {code}.{said}"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.log.exists() and self.log.stat().st_size == 0:
+            self.log.unlink()
+
+
+def make_pool(workers: int, log_folder: Path) -> Pool:
+    return InProcess() if workers == 1 else Processes(workers, log_folder)

@@ -1,0 +1,62 @@
+"""A worker process: reads jobs from standard input, answers on standard output, in JSON lines.
+
+Started as a program of its own rather than forked, so that it works the same
+from a script, a notebook and a test, and nothing is ever pickled. When its parent is gone, its
+standard input ends, and it ends at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from typing import Any
+
+from accord.engines.jobs import perform
+from accord.errors import AccordError, ClientError
+
+
+def main() -> None:
+    # Standard output belongs to the protocol: what libraries print goes to the log instead.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    waiting: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
+
+    def answer(message: dict[str, Any]) -> None:
+        answers.write(json.dumps(message) + "\n")
+
+    answer({"kind": "ready"})
+    while True:
+        job = waiting.get()
+        try:
+            result = perform(
+                job["kind"], job["args"], lambda news: answer({"kind": "news", **news})
+            )
+            answer({"kind": "done", "result": result})
+        except Exception as error:  # the boundary of the process: every failure must be reported
+            answer({"kind": "failed", **failure(error)})
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """An error as JSON. A defect of ours brings its traceback along, a user's mistake does not."""
+    if isinstance(error, ClientError):
+        return {"error": "client", "message": str(error)}
+    if isinstance(error, AccordError):
+        return {"error": "user", "message": str(error)}
+    if isinstance(error, OSError) and error.errno is not None:
+        return {
+            "error": "disk",
+            "message": f"{error.filename or 'a file'}: {os.strerror(error.errno)}",
+        }
+    trace = "".join(traceback.format_exception(error))
+    return {"error": "defect", "message": f"{type(error).__name__}: {error}", "trace": trace}
+
+
+def _listen(waiting: queue.Queue[dict[str, Any]]) -> None:
+    for line in sys.stdin:
+        waiting.put(json.loads(line))
+    os._exit(0)

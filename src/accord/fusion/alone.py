@@ -1,0 +1,39 @@
+"""The bounds of `local-only`: what clients reach when nobody fuses anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from accord.fusion.base import Bound, fusions
+from accord.metrics import Metrics
+
+
+@fusions.register("client-mean")
+class ClientMean(Bound):
+    """The mean over clients of what each one's own net reaches on the whole test set."""
+
+    def summarise(self, clients: Sequence[Metrics]) -> Metrics:
+        def mean(name: str) -> float:
+            return float(np.mean([getattr(client, name) for client in clients]))
+
+        return Metrics(
+            accuracy=mean("accuracy"),
+            balanced_accuracy=mean("balanced_accuracy"),
+            worst_class=mean("worst_class"),
+            ece=mean("ece"),
+            loss=mean("loss"),
+            confusion=tuple(map(tuple, np.sum([c.confusion for c in clients], axis=0).tolist())),
+        )
+
+
+@fusions.register("client-best")
+class ClientBest(Bound):
+    """The client whose own net reaches most on the test set.
+
+    It is found with the test labels, so it is a bound to compare with, not a method to use.
+    """
+
+    def summarise(self, clients: Sequence[Metrics]) -> Metrics:
+        return max(clients, key=lambda client: client.accuracy)

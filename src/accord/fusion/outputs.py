@@ -1,0 +1,49 @@
+"""The output ensemble: clients' probabilities are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from accord.fusion.base import (
+    Combiner,
+    Outputs,
+    Summary,
+    Vote,
+    Weights,
+    client_weights,
+    fusions,
+)
+
+
+@fusions.register("outputs")
+class OutputEnsemble(Vote):
+    """Σ_k w_k softmax(logits_k(x)); with `prior`, logits_k − log prior_k first."""
+
+    weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
+    prior: bool = Field(
+        False, description="subtract the log of the client's label prior, (n_kc + 1) smoothed"
+    )
+
+    def combiner(self, clients: Sequence[Summary]) -> Combiner:
+        counts = torch.stack([client.label_counts for client in clients]).double() + 1
+        log_prior = (counts / counts.sum(dim=1, keepdim=True)).log().float()
+        shift = log_prior if self.prior else torch.zeros_like(log_prior)
+        return OutputCombiner(client_weights(clients, self.weights), shift)
+
+
+@dataclass(frozen=True)
+class OutputCombiner:
+    weights: Tensor
+    shift: Tensor
+
+    def vote(self, client: int, outputs: Outputs) -> Tensor:
+        return self.weights[client] * (outputs.logits - self.shift[client]).softmax(dim=1)
+
+    def decide(self, total: Tensor) -> Tensor:
+        # A probability may underflow to 0; its log must stay finite.
+        return total.clamp(min=torch.finfo(total.dtype).tiny).log()

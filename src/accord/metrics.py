@@ -1,0 +1,129 @@
+"""What a predictor's scores are worth: accuracy, recall per class, calibration, loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ECE_BINS = 15  # equal-width bins over (0, 1], the number used by Guo et al. (2017)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Measured on one set of images; fractions are in 0–1.
+
+    `balanced_accuracy` is the mean recall over the classes that occur and `worst_class` the lowest
+    of them. `ece` is the expected calibration error, `loss` the mean −log p(truth) in nats.
+    `confusion[t][p]` counts images of class t that were predicted as p.
+    """
+
+    accuracy: float
+    balanced_accuracy: float
+    worst_class: float
+    ece: float
+    loss: float
+    confusion: tuple[tuple[int, ...], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums over images from which metrics follow, so that blocks of images can be added up.
+
+    `confusion` (C, C) counts; `gaps` (15) sums correct − confidence over the images of each
+    calibration bin ((b−1)/15, b/15]; `loss` sums −log p(truth).
+    """
+
+    confusion: Tensor
+    gaps: Tensor
+    loss: float
+
+    @classmethod
+    def of(cls, scores: Tensor, labels: Tensor, classes: int) -> Tally:
+        """Of `scores` (N, classes), softmax(scores) being the confidences, against `labels` (N).
+
+        The prediction is the highest score, the first of them when scores tie.
+        """
+        _check(scores, labels, classes)
+        labels = labels.detach().to("cpu", torch.int64)
+        log_p = scores.detach().to("cpu", torch.float64).log_softmax(dim=1)
+        confidences, predicted = log_p.exp().max(dim=1).values, log_p.argmax(dim=1)
+        correct = (predicted == labels).double()
+        confusion = torch.bincount(labels * classes + predicted, minlength=classes**2)
+        bins = (confidences * ECE_BINS).ceil().long().clamp(1, ECE_BINS) - 1
+        gaps = torch.zeros(ECE_BINS, dtype=torch.float64)
+        return cls(
+            confusion=confusion.reshape(classes, classes),
+            gaps=gaps.index_add(0, bins, correct - confidences),
+            loss=-log_p.gather(1, labels[:, None]).sum().item(),
+        )
+
+    @classmethod
+    def sum(cls, tallies: Iterable[Tally]) -> Tally:
+        """All images of all tallies, added in the order given."""
+        total, *rest = tallies
+        for other in rest:
+            total = cls(
+                total.confusion + other.confusion,
+                total.gaps + other.gaps,
+                total.loss + other.loss,
+            )
+        return total
+
+    def metrics(self) -> Metrics:
+        """ece = Σ_b |B_b|/N · |accuracy(B_b) − confidence(B_b)|."""
+        images = self.confusion.sum(dim=1).double()
+        n = images.sum().item()
+        occurring = images > 0
+        recall = self.confusion.diagonal()[occurring] / images[occurring]
+        return Metrics(
+            accuracy=self.confusion.trace().item() / n,
+            balanced_accuracy=recall.mean().item(),
+            worst_class=recall.min().item(),
+            ece=self.gaps.abs().sum().item() / n,
+            loss=self.loss / n,
+            confusion=tuple(tuple(row) for row in self.confusion.tolist()),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "confusion": self.confusion.tolist(),
+            "gaps": self.gaps.tolist(),
+            "loss": self.loss,
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Tally:
+        return cls(
+            torch.tensor(values["confusion"]),
+            torch.tensor(values["gaps"], dtype=torch.float64),
+            values["loss"],
+        )
+
+
+def measure(scores: Tensor, labels: Tensor, classes: int) -> Metrics:
+    """The metrics of one set of images."""
+    return Tally.of(scores, labels, classes).metrics()
+
+
+def _check(scores: Tensor, labels: Tensor, classes: int) -> None:
+    """Shapes, ranges and finite scores; a wrong one is the calling code's mistake."""
+    if scores.ndim != 2 or scores.shape[1] != classes or labels.shape != scores.shape[:1]:
+        raise ValueError(
+            f"expected scores (N, {classes}) and labels (N), "
+            f"found {tuple(scores.shape)} and {tuple(labels.shape)}"
+        )
+    if len(labels) == 0:
+        raise ValueError("expected at least one image to measure, found none")
+    if labels.min() < 0 or labels.max() >= classes:
+        found = f"{labels.min()}…{labels.max()}"
+        raise ValueError(f"expected labels in 0…{classes - 1}, found labels in {found}")
+    if not torch.isfinite(scores).all():
+        rows = int((~torch.isfinite(scores)).any(dim=1).sum())
+        raise ValueError(f"expected finite scores, found NaN or infinity for {rows} images")

@@ -1,0 +1,74 @@
+"""What a client measures of its own net on its own un-augmented images, in eval mode.
+
+These few numbers per class and per feature travel in the upload; fusions that standardise features
+or calibrate votes need nothing else of the client's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from accord.data.imageset import ImageSet
+from accord.data.views import normalise
+from accord.messages import BriefingHeader
+from accord.nets.prototypes import Net
+
+EVAL_BATCH = 256
+
+
+def forward_all(
+    net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """(features, logits, labels) of every image, un-augmented, batch by batch, in eval mode."""
+    net.eval()
+    with torch.inference_mode():
+        for positions in torch.split(torch.arange(len(data)), EVAL_BATCH):
+            images = normalise(data.batch(positions).to(device), header.mean, header.std)
+            features, logits = net(images)
+            labels = torch.from_numpy(data.labels[positions.numpy()])
+            yield features.float().cpu(), logits.float().cpu(), labels
+
+
+def measure_client(
+    net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
+) -> tuple[float, dict[str, Tensor]]:
+    """Train accuracy, and the moments of an upload.
+
+    `feature_mean`, `feature_var` (d): of f over all images. `class_means` (C, d): of f per class,
+    0 where the client holds none. `score_mean`, `score_std` (C): of s_c = cos(f, P[c]) over the
+    client's images with every held class weighted equally.
+    """
+    classes = len(header.classes)
+    P = F.normalize(net.head.prototypes.detach().cpu().double(), dim=1)
+    counts = data.label_counts(classes)
+    held = counts > 0
+    # Per class: sums of f, and of s and s² of every score.
+    width = P.shape[1]
+    sums = torch.zeros(classes, width, dtype=torch.float64)
+    squares = torch.zeros(width, dtype=torch.float64)
+    scores = torch.zeros(2, classes, classes, dtype=torch.float64)
+    correct = 0
+    for features, logits, labels in forward_all(net, data, header, device):
+        f = features.double()
+        s = F.normalize(f, dim=1) @ P.T
+        sums.index_add_(0, labels, f)
+        squares += f.square().sum(dim=0)
+        scores[0].index_add_(0, labels, s)
+        scores[1].index_add_(0, labels, s.square())
+        correct += int((logits.argmax(dim=1) == labels).sum())
+    n = len(data)
+    mean = sums.sum(dim=0) / n
+    per_class = counts.clamp(min=1)[:, None]
+    score_mean, score_square = (scores / per_class)[:, held].mean(dim=1)
+    moments = {
+        "feature_mean": mean,
+        "feature_var": (squares / n - mean.square()).clamp(min=0),
+        "class_means": sums / per_class,
+        "score_mean": score_mean,
+        "score_std": (score_square - score_mean.square()).clamp(min=0).sqrt(),
+    }
+    return correct / n, {name: tensor.float() for name, tensor in moments.items()}

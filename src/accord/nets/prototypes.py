@@ -1,0 +1,92 @@
+"""Encoder + head = the net of a client. The default head holds learnable class prototypes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from accord.messages import NetHeader
+from accord.nets.backbones import build_encoder
+from accord.nets.initialise import initialise
+from accord.registry import Registry
+
+
+class Head(nn.Module, ABC):
+    """From features (N, d) to logits (N, C); `prototypes` is its (C, d) matrix."""
+
+    prototypes: nn.Parameter
+
+    @abstractmethod
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def initialise(self, generator: torch.Generator) -> None: ...
+
+
+heads: Registry[type[Head]] = Registry("head")
+
+
+@heads.register("prototypes")
+class PrototypeHead(Head):
+    """Logits = z Pᵀ with z = f/‖f‖₂; P starts as N(0, 1), the same at every client (FAFI)."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        nn.Module.__init__(self)
+        self.prototypes = nn.Parameter(torch.empty(classes, width))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        nn.init.normal_(self.prototypes, generator=generator)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return F.normalize(features, dim=1) @ self.prototypes.T
+
+
+@heads.register("linear")
+class LinearHead(Head):
+    """Logits = f Wᵀ + b: the usual classifier."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        nn.Module.__init__(self)
+        self.prototypes = nn.Parameter(torch.empty(classes, width))
+        self.bias = nn.Parameter(torch.empty(classes))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        bound = 1 / math.sqrt(self.prototypes.shape[1])
+        nn.init.uniform_(self.prototypes, -bound, bound, generator=generator)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features @ self.prototypes.T + self.bias
+
+
+class Net(nn.Module):
+    """f = encoder(x), logits = head(f). Built without values: no random numbers are taken."""
+
+    def __init__(self, header: NetHeader, channels: int, classes: int) -> None:
+        super().__init__()
+        self.encoder = build_encoder(header.backbone, channels, header.norm)
+        self.head = heads.get(header.head)(self.encoder.width, classes)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.encoder(images)
+        return features, self.head(features)
+
+
+def fresh_net(header: NetHeader, channels: int, classes: int, generator: torch.Generator) -> Net:
+    """A net at its starting point, drawn from `generator` alone."""
+    net = Net(header, channels, classes)
+    initialise(net.encoder, generator)
+    net.head.initialise(generator)
+    return net
+
+
+def loaded_net(header: NetHeader, channels: int, classes: int, weights: dict[str, Tensor]) -> Net:
+    """A net with the given weights and buffers."""
+    net = Net(header, channels, classes)
+    net.load_state_dict(weights)
+    return net

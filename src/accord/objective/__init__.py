@@ -1,0 +1,5 @@
+"""The loss terms of a client, and the anchors that prototypes are aligned to."""
+
+from accord.objective.base import Anchors, Batch, Term, anchor_kinds, terms
+
+__all__ = ["Anchors", "Batch", "Term", "anchor_kinds", "terms"]

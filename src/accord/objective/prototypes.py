@@ -1,0 +1,44 @@
+"""Classification by prototypes: cross-entropy terms of images and of the prototypes themselves."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from accord.objective.base import Batch, Term, terms
+
+
+@terms.register("cross-entropy")
+class CrossEntropy(Term):
+    """CE(logits, y): the usual classification loss. With a prototype head, logits = z Pᵀ."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return F.cross_entropy(batch.logits, batch.labels)
+
+
+@terms.register("prototypes")
+class PrototypeCrossEntropy(Term):
+    """CE(zPᵀ/τ_p, y): images against prototypes (FAFI).
+
+    At τ_p = 1 with a prototype head this equals `cross-entropy`; FAFI adds both, and so do we.
+    """
+
+    temperature: float = Field(1.0, gt=0, description="τ_p")
+
+    def __call__(self, batch: Batch) -> Tensor:
+        similarity = batch.directions @ batch.prototypes.T
+        return F.cross_entropy(similarity / self.temperature, batch.labels)
+
+
+@terms.register("separation")
+class Separation(Term):
+    """CE(PPᵀ/τ_p, I): every prototype should be most like itself, so prototypes spread (FAFI)."""
+
+    temperature: float = Field(1.0, gt=0, description="τ_p")
+
+    def __call__(self, batch: Batch) -> Tensor:
+        P = batch.prototypes
+        own = torch.arange(len(P), device=P.device)
+        return F.cross_entropy(P @ P.T / self.temperature, own)

@@ -1,0 +1,179 @@
+"""Live progress: a bar per client and an ETA on a terminal, plain lines when piped."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from accord.engines.jobs import Job
+    from accord.engines.trialrun import TrialRun
+
+PLAIN_EVERY = 5.0  # seconds between two lines when nobody looks at a terminal
+
+
+def spoken(seconds: float) -> str:
+    """A duration as people say it."""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+class Work:
+    """How much is done of how much, in images, and what that means for the clock."""
+
+    def __init__(self, runs: list[TrialRun]) -> None:
+        self.total = sum(expected_size(run) for run in runs)
+        self.done = 0.0
+        self.current: dict[int, float] = {}
+        self.began = time.monotonic()
+
+    def share(self) -> float:
+        return min(1.0, (self.done + sum(self.current.values())) / max(self.total, 1e-9))
+
+    def left(self) -> float | None:
+        """Seconds to go, once there is something to judge by."""
+        share = self.share()
+        return (time.monotonic() - self.began) * (1 - share) / share if share > 0.005 else None
+
+
+def expected_size(run: TrialRun) -> float:
+    """A trial's work: the training that is still to be done, and the measuring."""
+    training = 0.0
+    if run.twin is None:
+        training = sum(run.training_size(index) for index in run.untrained())
+    images = len(run.deal.part("test")) + len(run.deal.part("validation"))
+    return training + images * len(run.clients) * len(run.unmeasured()) / 3
+
+
+class Silent:
+    """Nobody looks on."""
+
+    def tell(self, line: str) -> None:
+        pass
+
+    @contextmanager
+    def watching(self, runs: list[TrialRun]) -> Iterator[None]:  # noqa: ARG002
+        yield
+
+    def started(self, run: TrialRun, job: Job) -> None:
+        pass
+
+    def news(self, run: TrialRun, job: Job, share: float) -> None:
+        pass
+
+    def ended(self, run: TrialRun, job: Job, failure: str | None) -> None:
+        pass
+
+    def finished(self, run: TrialRun) -> None:
+        pass
+
+
+class Plain(Silent):
+    """A line per finished trial and failure, and every few seconds how far it is."""
+
+    def __init__(self) -> None:
+        self.work: Work | None = None
+        self.spoke = time.monotonic()
+
+    def tell(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def watching(self, runs: list[TrialRun]) -> Iterator[None]:
+        self.work = Work(runs)
+        self.tell(f"{len(runs)} trials to run")
+        yield
+
+    def news(self, run: TrialRun, job: Job, share: float) -> None:
+        work = self.work
+        if work is None:
+            return
+        work.current[id(job)] = share * job.size
+        if time.monotonic() - self.spoke > PLAIN_EVERY:
+            self.spoke = time.monotonic()
+            left = work.left()
+            rest = f", about {spoken(left)} left" if left is not None else ""
+            self.tell(f"{work.share():.0%} done{rest} ({run.folder.id})")
+
+    def ended(self, run: TrialRun, job: Job, failure: str | None) -> None:
+        if self.work is not None:
+            self.work.current.pop(id(job), None)
+            self.work.done += job.size
+        if failure:
+            self.tell(f"{run.folder.id}: {failure}")
+
+    def finished(self, run: TrialRun) -> None:
+        for remark in run.remarks:
+            self.tell(remark)
+        self.tell(f"{run.folder.id}: {run.stage}")
+
+
+class Bars(Plain):
+    """A terminal: one bar for the study, one per client at work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.console = Console(stderr=True)
+        self.bars = Progress(
+            TextColumn("  {task.description}"), BarColumn(), TaskProgressColumn(), expand=False
+        )
+        self.tasks: dict[int, TaskID] = {}
+
+    def tell(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False)
+
+    @contextmanager
+    def watching(self, runs: list[TrialRun]) -> Iterator[None]:
+        self.work = Work(runs)
+        with Live(console=self.console, get_renderable=self._picture, refresh_per_second=5):
+            yield
+
+    def _picture(self) -> Group:
+        work = self.work
+        if work is None:
+            return Group(self.bars)
+        left = work.left()
+        eta = f"about {spoken(left)} left" if left is not None else "measuring the speed"
+        passed = spoken(time.monotonic() - work.began)
+        return Group(self.bars, Text(f"  {work.share():4.0%} of the study, {passed}, {eta}"))
+
+    def started(self, run: TrialRun, job: Job) -> None:
+        what = f"client {job.args['client']}" if job.kind == "train" else job.kind
+        seed = f"seed {run.trial.seed}"
+        alpha = run.trial.setup.partition.alpha
+        setting = f"α {alpha:g}, {seed}" if alpha else seed
+        name = f"{run.trial.recipe.name} ({setting}) {what}"
+        self.tasks[id(job)] = self.bars.add_task(name, total=1.0)
+
+    def news(self, run: TrialRun, job: Job, share: float) -> None:  # noqa: ARG002
+        if self.work is not None:
+            self.work.current[id(job)] = share * job.size
+        if id(job) in self.tasks:
+            self.bars.update(self.tasks[id(job)], completed=share)
+
+    def ended(self, run: TrialRun, job: Job, failure: str | None) -> None:
+        super().ended(run, job, failure)
+        if id(job) in self.tasks:
+            self.bars.remove_task(self.tasks.pop(id(job)))
+
+    def finished(self, run: TrialRun) -> None:
+        for remark in run.remarks:
+            self.tell(remark)
+        mark = "✓" if run.stage == "finished" else "✗"
+        self.tell(f"{mark} {run.folder.id}")
+
+
+def make_watcher() -> Plain:
+    return Bars() if sys.stderr.isatty() else Plain()

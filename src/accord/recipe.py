@@ -1,0 +1,186 @@
+"""Recipes: short YAML files that name and parametrise registered parts.
+
+A recipe composes an objective (local terms), alignment terms with anchors and a balance, and a
+fusion. It may extend another one. A study uses a recipe by name, by path, or with changes:
+`{use: etf-fixed, balance: {lambda: 10}, as: lambda-10}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field
+
+from accord.balance import balances
+from accord.config import Config, keys, parse
+from accord.errors import AccordError, nearest
+from accord.fusion import fusions
+from accord.objective import anchor_kinds, terms
+from accord.parts import make_part, part_spec
+from accord.yamls import read_yaml
+
+Spec = dict[str, Any]
+
+
+class Recipe(Config):
+    """A resolved recipe: every part checked, every parameter spelled out."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    alias: str | None = Field(None, description="its name in the notes")
+    about: str = ""
+    views: int = Field(1, ge=1, le=8, description="augmented views per image and step")
+    head: str = Field("linear", description="prototypes (z Pᵀ) or linear")
+    pooled: bool = Field(False, description="all clients' data in one place: a bound")
+    objective: dict[str, Spec] = Field(min_length=1, description="local terms, summed to L_loc")
+    anchors: Spec | None = Field(None, description="what prototypes are aligned to")
+    align: dict[str, Spec] = Field(default={}, max_length=1, description="the alignment term")
+    balance: Spec | None = Field(None, description="how L_loc and L_al are weighed")
+    fusion: tuple[Spec, ...] = Field(min_length=1, description="uploads → one predictor")
+
+    @property
+    def training(self) -> Spec:
+        """The part of the recipe that acts at a client, as it stands in a briefing."""
+        return self.model_dump(
+            mode="json", include={"views", "head", "objective", "anchors", "align", "balance"}
+        )
+
+
+def resolve(use: Any, folder: Path) -> Recipe:
+    """The recipe that a study's entry asks for: a name, an alias, a file, or a mapping of these."""
+    if isinstance(use, str):
+        use = {"use": use}
+    if not isinstance(use, Mapping) or not isinstance(use.get("use"), str):
+        raise AccordError(
+            f"'recipes': expected names, or mappings with 'use' (and 'as'); found {use!r}."
+        )
+    changes = {key: value for key, value in use.items() if key not in ("use", "as")}
+    raw = merge(_read(use["use"], folder), _normal(changes))
+    if "as" in use:
+        raw["name"] = use["as"]
+        if changes:
+            raw["alias"] = None
+    return check(raw, f"recipes.{raw['name']}")
+
+
+def check(raw: Spec, where: str) -> Recipe:
+    """Builds every part once, so that a mistake shows before anything trains."""
+    recipe = parse(Recipe, raw, where)
+    checked: Spec = {
+        "objective": _terms(recipe.objective, f"{where}.objective"),
+        "align": _terms(recipe.align, f"{where}.align"),
+        "fusion": tuple(fusion_spec(spec, f"{where}.fusion") for spec in recipe.fusion),
+    }
+    if recipe.anchors:
+        part = make_part(anchor_kinds, recipe.anchors, f"{where}.anchors")
+        checked["anchors"] = part_spec(recipe.anchors["use"], part)
+    if recipe.balance:
+        rule = make_part(balances, recipe.balance, f"{where}.balance")
+        checked["balance"] = part_spec(recipe.balance["use"], rule)
+    if bool(recipe.align) != bool(recipe.balance):
+        raise AccordError(
+            f"{where}: an alignment term and a balance go together; found align "
+            f"{sorted(recipe.align)} and balance {recipe.balance}. Give both, or neither."
+        )
+    if "anchors" in recipe.align and not recipe.anchors:
+        raise AccordError(f"{where}.anchors is missing: the term 'anchors' needs one, e.g. etf.")
+    return recipe.model_copy(update=checked)
+
+
+def fusion_spec(spec: Any, where: str) -> Spec:
+    """A fusion entry in full: {use, as, every parameter}; `as` is its name in the results."""
+    spec = {"use": spec} if isinstance(spec, str) else dict(spec)
+    label = spec.pop("as", spec.get("use"))
+    part = make_part(fusions, spec, where)
+    return {**part_spec(spec["use"], part), "as": label}
+
+
+def _terms(specs: dict[str, Spec], where: str) -> dict[str, Spec]:
+    checked = {}
+    for name, params in specs.items():
+        term = make_part(terms, {"use": name, **(params or {})}, f"{where}.{name}")
+        checked[name] = term.model_dump(mode="json", by_alias=True)
+    return checked
+
+
+def merge(base: Spec, changes: Spec) -> Spec:
+    """`changes` laid over `base`, mapping by mapping.
+
+    None removes a key. A part whose `use` changes is replaced whole: the old one's parameters
+    mean nothing to the new one.
+    """
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        if value is None and key in merged:
+            del merged[key]
+        elif isinstance(value, Mapping) and isinstance(old, Mapping):
+            swapped = "use" in value and value["use"] != old.get("use")
+            merged[key] = dict(value) if swapped else merge(dict(old), dict(value))
+        else:
+            merged[key] = value
+    return merged
+
+
+def _normal(raw: Spec) -> Spec:
+    """Short forms in full: `fusion: features` → `fusion: [{use: features}]`, terms → mappings."""
+    normal = dict(raw)
+    for key in ("anchors", "balance"):
+        if isinstance(normal.get(key), str):
+            normal[key] = {"use": normal[key]}
+    if normal.get("fusion") is not None:
+        listed = normal["fusion"] if isinstance(normal["fusion"], list) else [normal["fusion"]]
+        normal["fusion"] = [{"use": spec} if isinstance(spec, str) else spec for spec in listed]
+    for key in ("objective", "align"):
+        if isinstance(normal.get(key), list):
+            normal[key] = {name: {} for name in normal[key]}
+    return normal
+
+
+def _read(name: str, folder: Path) -> Spec:
+    """A recipe's raw mapping, bases merged in."""
+    if name.endswith((".yaml", ".yml")):
+        raw = read_yaml(folder / name)
+    else:
+        raw = _shipped_file(_shipped_name(name))
+    raw = _normal(raw)
+    base = raw.pop("extends", None)
+    if base is not None:
+        inherited = {k: v for k, v in _read(base, folder).items() if k not in ("alias", "about")}
+        raw = merge(inherited, raw)
+    unknown = sorted(set(raw) - set(keys(Recipe)))
+    if unknown:
+        raise AccordError(
+            f"recipe {name!r}: unknown key {unknown[0]!r}{nearest(unknown[0], keys(Recipe))}"
+        )
+    return raw
+
+
+@cache
+def shipped() -> dict[str, str | None]:
+    """Name → alias of every recipe that comes with Accord."""
+    files = resources.files("accord.recipes").iterdir()
+    names = sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+    return {name: _shipped_file(name).get("alias") for name in names}
+
+
+def _shipped_name(name: str) -> str:
+    by_alias = {alias: real for real, alias in shipped().items() if alias}
+    real = by_alias.get(name, name)
+    if real not in shipped():
+        known = [*shipped(), *by_alias]
+        raise AccordError(
+            f"unknown recipe {name!r}{nearest(name, known)} Known: {', '.join(known)}; or the "
+            "path of a recipe file that ends in .yaml."
+        )
+    return real
+
+
+def _shipped_file(name: str) -> Spec:
+    text = resources.files("accord.recipes").joinpath(f"{name}.yaml").read_text("utf-8")
+    raw: Spec = yaml.safe_load(text)
+    return {"name": name, **raw}

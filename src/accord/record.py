@@ -1,0 +1,225 @@
+"""The record: the run directory, with everything a report, a resume or a stranger needs.
+
+RUN/study.yaml                what was asked, resolved
+RUN/results.csv               one row per trial × checkpoint × fusion, made from the trials
+RUN/deals/<key>.json, …       who holds which images: split and partition, shared by recipes
+RUN/trials/<id>/trial.json    one trial: config, versions, partition hash, label counts, costs
+                events.jsonl  per client and epoch
+                measures.json per checkpoint: every fusion, every client
+                briefing.safetensors, uploads/, state/ (of unfinished clients)
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock, Timeout
+
+from accord.errors import AccordError
+from accord.files import read_json, write_atomic, write_json
+from accord.study import Study
+from accord.yamls import to_yaml
+
+COLUMNS = [
+    "study",
+    "dataset",
+    "partition",
+    "alpha",
+    "clients",
+    "recipe",
+    "fusion",
+    "seed",
+    "epoch",
+    "accuracy",
+    "balanced_accuracy",
+    "worst_class",
+    "ece",
+    "validation_accuracy",
+    "loss",
+    "upload_bytes",
+    "download_bytes",
+    "seconds",
+    "trial",
+]
+
+Row = dict[str, Any]
+
+
+class TrialFolder:
+    """The files of one trial."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+        self.briefing = path / "briefing.safetensors"
+        self.events = path / "events.jsonl"
+
+    def upload(self, client: str, epoch: int, last: bool) -> Path:
+        """A client's upload after `epoch`; the last one carries no epoch in its name."""
+        at = "" if last else f"@{epoch}"
+        return self.path / "uploads" / f"client-{client}{at}.safetensors"
+
+    def state(self, client: str) -> Path:
+        return self.path / "state" / f"client-{client}.safetensors"
+
+    def merged(self, fusion: str, epoch: int) -> Path:
+        return self.path / "merged" / f"{fusion}@{epoch}.safetensors"
+
+    def info(self) -> dict[str, Any]:
+        path = self.path / "trial.json"
+        return _mapping(read_json(path), path) if path.exists() else {}
+
+    def write_info(self, info: dict[str, Any]) -> None:
+        write_json(self.path / "trial.json", info)
+
+    def measures(self) -> dict[str, Any]:
+        path = self.path / "measures.json"
+        if not path.exists():
+            return {"checkpoints": []}
+        found = _mapping(read_json(path), path)
+        if not isinstance(found.get("checkpoints"), list):
+            raise AccordError(f"{path} is damaged: it has no list 'checkpoints'. Delete it.")
+        return found
+
+    def write_measures(self, checkpoints: list[dict[str, Any]]) -> None:
+        write_json(self.path / "measures.json", {"checkpoints": checkpoints})
+
+    def append_event(self, event: dict[str, Any]) -> None:
+        """For someone who watches; the whole file is written in order when training is over."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with self.events.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+
+    def write_events(self, events: list[dict[str, Any]]) -> None:
+        write_atomic(self.events, "".join(json.dumps(e) + "\n" for e in events).encode())
+
+    def rows(self) -> Iterator[Row]:
+        """The trial's lines of results.csv."""
+        info = self.info()
+        if not info:
+            return
+        shared = {key: info.get(key) for key in COLUMNS if key in info}
+        for checkpoint in self.measures()["checkpoints"]:
+            for fusion, measured in checkpoint["fusions"].items():
+                metrics = {key: value for key, value in measured.items() if key in COLUMNS}
+                yield {
+                    **dict.fromkeys(COLUMNS),
+                    **shared,
+                    **info.get("axes", {}),
+                    "fusion": fusion,
+                    "epoch": checkpoint["epoch"],
+                    "seconds": checkpoint["seconds"],
+                    "upload_bytes": checkpoint["upload_bytes"],
+                    **metrics,
+                    "trial": self.id,
+                }
+
+
+class Record:
+    """A run directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def trial(self, name: str) -> TrialFolder:
+        return TrialFolder(self.path / "trials" / name)
+
+    def trials(self) -> list[TrialFolder]:
+        folder = self.path / "trials"
+        return [TrialFolder(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+    def deal(self, key: str) -> Path:
+        return self.path / "deals" / f"{key}.json"
+
+    def lock(self) -> FileLock:
+        """One writer at a time; the lock goes with its process, however that ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise AccordError(
+                f"{self.path} is being written by another process. Wait for it, or choose "
+                "another folder with --out."
+            ) from None
+        return lock
+
+    def adopt(self, study: Study) -> None:
+        """Makes this the record of `study`; refuses the record of another one."""
+        path = self.path / "study.yaml"
+        if path.exists():
+            _refuse_another(self.asked(), study.resolved, self.path)
+        elif any(p.name != ".lock" for p in self.path.iterdir()):
+            raise AccordError(
+                f"{self.path} holds files but no study.yaml: it is not a run directory. Choose "
+                "another folder with --out."
+            )
+        write_atomic(path, to_yaml(study.resolved).encode())
+
+    def asked(self) -> dict[str, Any]:
+        """The study as it was last asked."""
+        path = self.path / "study.yaml"
+        try:
+            found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise AccordError(f"{self.path} is not a run directory: no study.yaml.") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise AccordError(
+                f"{path} is damaged: {' '.join(str(error).split())}. Restore it, or run into "
+                "another folder with --out."
+            ) from None
+        return _mapping(found, path)
+
+    def rows(self) -> list[Row]:
+        return [row for trial in self.trials() for row in trial.rows()]
+
+    def write_results(self) -> list[Row]:
+        """results.csv, made anew from every trial's measures."""
+        rows = self.rows()
+        extra = [key for row in rows for key in row if key not in COLUMNS]
+        text = io.StringIO()
+        writer = csv.DictWriter(text, [*COLUMNS, *dict.fromkeys(extra)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomic(self.path / "results.csv", text.getvalue().encode())
+        return rows
+
+
+def _mapping(value: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise AccordError(f"{path} is damaged: expected a mapping, found {type(value).__name__}.")
+    return value
+
+
+# Keys that may change freely: they only add trials or rows, each with a column of its own.
+FREE = ("seeds", "recipes", "fusions", "bounds", "device", "keep_checkpoints")
+FREE_IN_SECTION = ("partition.alpha", "partition.clients")
+
+
+def _refuse_another(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
+    """The same study may ask for more, never for something else under the same rows."""
+    for key in (key for key in new if key not in FREE):
+        pairs: list[tuple[str, Any, Any]] = [(key, old.get(key), new[key])]
+        if isinstance(new[key], dict) and isinstance(old.get(key), dict):
+            pairs = [
+                (f"{key}.{inner}", old[key].get(inner), value) for inner, value in new[key].items()
+            ]
+        for name, before, now in pairs:
+            if name in FREE_IN_SECTION or before == now or _grew(before, now):
+                continue
+            raise AccordError(
+                f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. "
+                "Choose another folder with --out, or ask for both as a grid axis."
+            )
+
+
+def _grew(before: Any, now: Any) -> bool:
+    """Whether a value became an axis that still holds it, or an axis got longer."""
+    olds = before if isinstance(before, list) else [before]
+    return isinstance(now, list) and all(value in now for value in olds)

@@ -1,0 +1,166 @@
+"""From a study to results: load data, deal it out, run every trial, record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from accord.data.datasets import load as load_dataset
+from accord.data.deal import Deal, deal_key, make_deal
+from accord.data.images import Dataset
+from accord.data.settings import DataConfig
+from accord.engines.local import Watcher, execute
+from accord.engines.pool import make_pool
+from accord.engines.trialrun import TrialRun, choose_device
+from accord.errors import AccordError
+from accord.progress import Silent, make_watcher
+from accord.record import Record, TrialFolder
+from accord.results import Results
+from accord.study import Study, Trial, load_study
+
+Tell = Callable[[str], None]
+
+
+def run(
+    study: Study | Path | str | Mapping[str, Any],
+    *,
+    overrides: Sequence[str] = (),
+    out: Path | str | None = None,
+    workers: int | None = None,
+    data_root: Path | str | None = None,
+    quiet: bool = False,
+) -> Results:
+    """Runs a study (a YAML file, a mapping or a checked Study) and returns its results.
+
+    A record that is there already is continued: only what is new trains. Failed trials are listed
+    in `results.failures`. Mistakes of the user raise AccordError.
+    """
+    checked = study if isinstance(study, Study) else load_study(study, overrides)
+    record = Record(Path(out) if out else Path("runs") / checked.name)
+    watcher: Watcher = Silent() if quiet else make_watcher()
+    count = workers_for(workers)
+    plan = Plan(checked, Path(data_root) if data_root else None, watcher.tell)
+    try:
+        with record.lock():
+            record.adopt(checked)
+            runs = plan.runs(record)
+            _execute(runs, record, count, watcher)
+            record.write_results()
+    except OSError as error:
+        raise AccordError(
+            f"cannot write to {error.filename or record.path}: {error.strerror or error}. Mend "
+            "that and run the same command again: it goes on where it stopped."
+        ) from error
+    return Results.of(record)
+
+
+def _execute(runs: list[TrialRun], record: Record, workers: int, watcher: Watcher) -> None:
+    todo = [run for run in runs if not run.over]
+    if not todo:
+        return
+    pool = make_pool(min(workers, max(len(run.clients) for run in todo) * len(todo)), record.path)
+    try:
+        with watcher.watching(todo):
+            execute(runs, pool, watcher, record.write_results)
+    finally:
+        pool.close()
+
+
+def workers_for(asked: int | None) -> int:
+    """One worker per core that this process may use, unless told otherwise."""
+    if asked is not None and asked < 1:
+        raise AccordError(f"--workers: expected 1 or more; found {asked}.")
+    available = getattr(os, "sched_getaffinity", None)
+    cores = len(available(0)) if available else os.cpu_count() or 1
+    return asked or cores
+
+
+class Plan:
+    """What a study needs before anything trains: datasets, deals, and one run per trial."""
+
+    def __init__(self, study: Study, data_root: Path | None, tell: Tell) -> None:
+        self.study, self.data_root, self.tell = study, data_root, tell
+        self._datasets: dict[str, Dataset] = {}
+        self._deals: dict[str, Deal] = {}
+        check_devices(study)
+
+    def dataset(self, data: DataConfig) -> Dataset:
+        key = f"{data.name} {data.path} {data.image}"
+        if key not in self._datasets:
+            found = load_dataset(
+                data.name,
+                path=Path(data.path) if data.path else None,
+                root=self.data_root,
+                size=data.image.size,
+                channels=data.image.channels,
+                tell=self.tell,
+            )
+            for remark in found.remarks:
+                self.tell(f"{data.name}: {remark}")
+            self._datasets[key] = found
+        return self._datasets[key]
+
+    def deal(self, trial: Trial) -> tuple[str, Deal]:
+        """The trial's deal and its key; recipes of one seed share it."""
+        data, partition = trial.setup.data, trial.setup.partition
+        dataset = self.dataset(data)
+        key = deal_key(dataset, data, partition, trial.seed)
+        if key not in self._deals:
+            self._deals[key] = make_deal(dataset, data, partition, trial.seed)
+        return key, self._deals[key]
+
+    def runs(self, record: Record) -> list[TrialRun]:
+        """One run per trial, those that are finished already included."""
+        prepared: list[TrialRun] = []
+        for trial in self.study.trials():
+            key, deal = self.deal(trial)
+            training = training_key(trial, key)
+            folder = record.trial(trial_id(trial, training))
+            path = record.deal(key)
+            deal.save(path)
+            twin = next((r for r in prepared if r.training_key == training), None)
+            prepared.append(TrialRun(trial, folder, training, deal, path, twin))
+            if is_finished(prepared[-1], folder):
+                prepared[-1].stage = "finished"
+        for one in prepared:
+            one.shared = any(other.twin is one and not other.over for other in prepared)
+        return prepared
+
+
+def is_finished(run: TrialRun, folder: TrialFolder) -> bool:
+    return folder.info().get("status") == "finished" and not run.unmeasured()
+
+
+def training_key(trial: Trial, deal: str) -> str:
+    """Equal for trials whose clients train alike: recipes may differ in name and fusion only."""
+    setup = trial.setup.model_dump(mode="json")
+    options = trial.options.model_dump(mode="json", include={"device", "autocast", "compile"})
+    parts = [deal, setup["net"], setup["budget"], trial.recipe.training, trial.seed, options]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def trial_id(trial: Trial, training: str) -> str:
+    """A name that people can read and that no two different trials share."""
+    alpha = trial.setup.partition.alpha
+    words = [trial.recipe.name, f"a{alpha:g}" if alpha else "", f"s{trial.seed}", training]
+    return "-".join(word for word in words if word)
+
+
+def check_devices(study: Study) -> None:
+    """A device that is not there is told before anything trains."""
+    asked = study.options.device
+    names = set(asked.values()) if isinstance(asked, dict) else {asked}
+    for name in names:
+        try:
+            torch.empty(1, device=choose_device(name, "0"))
+        except (RuntimeError, AssertionError) as error:
+            raise AccordError(
+                f"device {name!r} cannot be used here: {str(error).splitlines()[0]} "
+                "Expected auto, cpu, cuda, cuda:1, …"
+            ) from None

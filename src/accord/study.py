@@ -1,0 +1,234 @@
+"""A study asks a question: data × partition × net × budget × recipes × seeds.
+
+A list where one value stands makes a grid axis. Everything is checked here, before any data is
+read or any net trains.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import Field, field_validator
+
+from accord.budget import Budget, NetConfig
+from accord.config import Config, keys, parse
+from accord.data.partition import PartitionConfig
+from accord.data.settings import DataConfig
+from accord.errors import AccordError, nearest
+from accord.recipe import Recipe, Spec, fusion_spec, resolve
+from accord.yamls import read_yaml
+
+BOUNDS = ("central", "local-only")
+
+
+class Setup(Config):
+    """The sections of a study that a grid axis may run over."""
+
+    data: DataConfig
+    partition: PartitionConfig = PartitionConfig()
+    net: NetConfig = NetConfig()
+    budget: Budget = Budget()
+
+
+class Options(Config):
+    """Where and how it runs; what no grid axis runs over."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seeds: tuple[int, ...] = Field((0,), min_length=1)
+    device: str | dict[int | str, str] = Field(
+        "auto", description="cpu, cuda, cuda:1, …, or one per client"
+    )
+    autocast: bool | Literal["auto"] = "auto"
+    compile: bool | Literal["auto"] = "auto"
+    keep_checkpoints: bool = False
+    bounds: bool = Field(True, description=f"add {' and '.join(BOUNDS)} to every table")
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _one_seed(cls, value: Any) -> Any:
+        return [value] if isinstance(value, int) else value
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_differ(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError(f"seeds should differ; found {list(value)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One cell of a study."""
+
+    study: str
+    setup: Setup
+    recipe: Recipe
+    fusions: tuple[Spec, ...]
+    seed: int
+    axes: dict[str, Any]  # the grid's own coordinates, shown in the results
+    options: Options
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study: its options, recipes, and one setup per cell of its grid."""
+
+    options: Options
+    setups: tuple[tuple[dict[str, Any], Setup], ...]
+    recipes: tuple[Recipe, ...]
+    fusions: tuple[Spec, ...]
+    resolved: dict[str, Any]  # as written to RUN/study.yaml
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    def trials(self) -> list[Trial]:
+        """Every cell once; a pooled recipe does not depend on how data is dealt to clients."""
+        found: dict[str, Trial] = {}
+        for (axes, setup), recipe, seed in itertools.product(
+            self.setups, self.recipes, self.options.seeds
+        ):
+            if recipe.pooled:
+                setup = setup.model_copy(update={"partition": POOLED})
+                axes = {key: v for key, v in axes.items() if not key.startswith("partition.")}
+            own = {spec["as"]: spec for spec in (*recipe.fusion, *self.fusions)}
+            trial = Trial(self.name, setup, recipe, tuple(own.values()), seed, axes, self.options)
+            found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
+        return list(found.values())
+
+
+POOLED = PartitionConfig.model_validate({"scheme": "iid", "clients": 1})
+
+
+def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:
+    """The study in a YAML file or a mapping, with dotted `key=value` overrides."""
+    if isinstance(source, Mapping):
+        raw, folder = dict(source), Path()
+    else:
+        path = Path(source)
+        raw, folder = read_yaml(path), path.parent
+    for override in overrides:
+        raw = _override(raw, override)
+    return check_study(raw, folder)
+
+
+def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
+    """`raw` with every key and value checked; relative paths are taken from `folder`."""
+    known = [*keys(Options), *keys(Setup), "recipes", "fusions"]
+    for key in raw:
+        if key not in known:
+            raise AccordError(
+                f"unknown key {key!r}{nearest(str(key), known) or '.'} "
+                f"A study has: {', '.join(known)}."
+            )
+    options = parse(Options, {k: v for k, v in raw.items() if k in keys(Options)}, "")
+    sections = {key: _section(raw, key) for key in keys(Setup) if raw.get(key) is not None}
+    setups = tuple(_grid(sections))
+    recipes = _recipes(raw.get("recipes"), options, folder)
+    fusions = _fusions(raw.get("fusions"))
+    resolved = {
+        **options.model_dump(mode="json"),
+        **_resolved_sections(setups),
+        "recipes": [recipe.model_dump(mode="json", exclude_none=True) for recipe in recipes],
+        "fusions": list(fusions),
+    }
+    return Study(options, setups, recipes, fusions, resolved)
+
+
+def _recipes(entries: Any, options: Options, folder: Path) -> tuple[Recipe, ...]:
+    if isinstance(entries, str | Mapping):
+        entries = [entries]
+    if not isinstance(entries, list) or not entries:
+        raise AccordError(
+            f"'recipes': expected a list of recipes such as [fafi, ce-ensemble]; found {entries!r}."
+        )
+    recipes = [resolve(entry, folder) for entry in entries]
+    names = [recipe.name for recipe in recipes]
+    for name in names:
+        if names.count(name) > 1:
+            raise AccordError(
+                f"two recipes are named {name!r}; give one another name with `as: …`."
+            )
+    if options.bounds:
+        recipes += [resolve(name, folder) for name in BOUNDS if name not in names]
+    return tuple(recipes)
+
+
+def _fusions(entries: Any) -> tuple[Spec, ...]:
+    if entries is None:
+        return ()
+    if not isinstance(entries, list):
+        entries = [entries]
+    specs = [fusion_spec(entry, "fusions") for entry in entries]
+    labels = [spec["as"] for spec in specs]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise AccordError(f"two fusions are named {label!r}; name one with `as: …`.")
+    return tuple(specs)
+
+
+def _section(raw: Mapping[str, Any], key: str) -> dict[str, Any]:
+    if not isinstance(raw[key], Mapping):
+        raise AccordError(f"{key!r}: expected a mapping of keys, found {raw[key]!r}.")
+    return dict(raw[key])
+
+
+def _grid(sections: dict[str, dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Setup]]:
+    """(axes, setup) of each cell: every list at a key that takes one value is an axis."""
+    axes = {
+        f"{section}.{key}": value
+        for section, values in sections.items()
+        for key, value in values.items()
+        if isinstance(value, list) and not _takes_list(section, key)
+    }
+    for name, values in axes.items():
+        if not values or len({repr(value) for value in values}) < len(values):
+            raise AccordError(f"{name!r}: a grid axis needs different values; found {values!r}.")
+    for cell in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, cell, strict=True))
+        filled = {
+            section: {key: chosen.get(f"{section}.{key}", value) for key, value in values.items()}
+            for section, values in sections.items()
+        }
+        yield chosen, parse(Setup, filled, "")
+
+
+def _takes_list(section: str, key: str) -> bool:
+    """Whether a key's own type is a sequence, so that a list there is one value."""
+    model = Setup.model_fields[section].annotation
+    field = model.model_fields.get(key) if isinstance(model, type) else None
+    annotation = field.annotation if field else None
+    return "tuple" in str(annotation) or any("tuple" in str(a) for a in get_args(annotation))
+
+
+def _resolved_sections(setups: Sequence[tuple[dict[str, Any], Setup]]) -> dict[str, Any]:
+    """The sections with defaults filled in and the axes as lists again."""
+    sections: dict[str, Any] = setups[0][1].model_dump(mode="json")
+    for name in setups[0][0]:
+        section, key = name.split(".")
+        sections[section][key] = list(dict.fromkeys(axes[name] for axes, _ in setups))
+    return sections
+
+
+def _override(raw: dict[str, Any], override: str) -> dict[str, Any]:
+    """`raw` with one dotted override such as `budget.epochs=3` laid over it."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise AccordError(f"expected key=value, e.g. budget.epochs=3; found {override!r}.")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise AccordError(f"the value of {key!r} is not valid YAML: {text!r}.") from None
+    first, _, rest = key.partition(".")
+    if rest:
+        inner = raw.get(first, {})
+        if not isinstance(inner, Mapping):
+            raise AccordError(f"{override!r}: {first!r} holds {inner!r}, which has no keys.")
+        value = _override(dict(inner), f"{rest}={text}")
+    return {**raw, first: value}

@@ -1,0 +1,42 @@
+"""A trial's uploads on disk, loaded one at a time and checked before use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from accord.fusion.base import Summary
+from accord.messages import NET, Briefing, Upload
+
+ENCODER = NET + "encoder."
+
+
+class UploadFiles:
+    """The uploads at `paths`, in the order of the clients."""
+
+    def __init__(self, paths: Sequence[str | Path], briefing: Briefing) -> None:
+        self.paths = [Path(path) for path in paths]
+        self.briefing = briefing
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def load(self, index: int) -> Upload:
+        path = self.paths[index]
+        upload = Upload.load(path)
+        upload.check(self.briefing, str(path))
+        return upload
+
+    @cached_property
+    def _summaries(self) -> list[Summary]:
+        found = []
+        for index in range(len(self)):
+            upload = self.load(index)
+            small = {k: v for k, v in upload.tensors.items() if not k.startswith(ENCODER)}
+            found.append(Summary(upload.header, small))
+        return found
+
+    def summaries(self) -> list[Summary]:
+        """All but the encoders' weights, which would not fit in memory for many clients."""
+        return self._summaries

@@ -1,0 +1,346 @@
+"""Views against kornia and the laws they are drawn from; every draw per image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import kornia.color
+import kornia.enhance
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kornia.augmentation.random_generator import ResizedCropGenerator
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from accord.data import colour
+from accord.data.crop import crop, draw_boxes
+from accord.data.views import Augmentation, augment, augmentations, normalise
+from accord.errors import AccordError
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+PLAIN = (0.0,) * 3, (1.0,) * 3  # as mean and std: leaves [0, 1] as it is
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(count: int, height: int = 16, width: int = 16, channels: int = 3) -> Tensor:
+    shape = (count, height, width, channels)
+    return torch.randint(256, shape, generator=generator(9)).byte()
+
+
+def floats(count: int = 6, channels: int = 3) -> Tensor:
+    """Random images in [0, 1] with the corner cases of colour: grey, black, white, pure, tied."""
+    images = torch.rand((count, channels, 12, 10), generator=generator(8))
+    if channels == 3:
+        corners = [(0, 0, 0), (1, 1, 1), (0.3, 0.3, 0.3), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
+        corners += [(1, 1, 0), (0, 1, 1), (1, 0, 1), (0.7, 0.7, 0.2)]
+        images[:, :, 0, :] = torch.tensor(corners).T
+    return images
+
+
+# Values
+
+
+def hue_of_kornia(images: Tensor, turns: Tensor) -> Tensor:
+    result: Tensor = kornia.enhance.adjust_hue(images, turns * 2 * math.pi)
+    return result
+
+
+COLOURS = [
+    (colour.adjust_brightness, kornia.enhance.adjust_brightness_accumulative, 0.0, 2.0),
+    (colour.adjust_contrast, kornia.enhance.adjust_contrast_with_mean_subtraction, 0.0, 2.0),
+    (colour.adjust_saturation, kornia.enhance.adjust_saturation_with_gray_subtraction, 0.0, 2.0),
+    (colour.rotate_hue, hue_of_kornia, -0.5, 0.5),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "low", "high"), COLOURS)
+def test_colours_are_those_of_kornia(
+    ours: Callable[[Tensor, Tensor], None],
+    theirs: Callable[[Tensor, Tensor], Tensor],
+    low: float,
+    high: float,
+) -> None:
+    images = floats()
+    factors = torch.linspace(low, high, len(images))
+    expected = theirs(images, factors)
+    ours(images, factors)
+    torch.testing.assert_close(images, expected, rtol=0, atol=1e-5)
+
+
+def test_grey_is_that_of_kornia() -> None:
+    images = floats()
+    expected = kornia.color.rgb_to_grayscale(images).expand(-1, 3, -1, -1)
+    colour.to_grey(images)
+    torch.testing.assert_close(images, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("turns", [-0.5, -0.4, 0.0, 0.25, 0.5])
+def test_turning_the_hue_back_restores_the_image(turns: float) -> None:
+    images = floats()
+    turned = images.clone()
+    colour.rotate_hue(turned, torch.full((len(images),), turns))
+    assert (turns == 0) == torch.allclose(turned, images, atol=1e-5)
+    colour.rotate_hue(turned, torch.full((len(images),), -turns))
+    torch.testing.assert_close(turned, images, rtol=0, atol=1e-5)
+
+
+def test_single_channels_have_brightness_and_contrast_only() -> None:
+    images = floats(channels=1)
+    before = images.clone()
+    factors = torch.linspace(0.1, 0.4, len(images))
+    for change in (colour.adjust_saturation, colour.rotate_hue):
+        change(images, factors)
+    colour.to_grey(images)
+    assert torch.equal(images, before)
+    colour.adjust_contrast(images, torch.zeros(len(images)))
+    torch.testing.assert_close(images, before.mean(dim=(1, 2, 3), keepdim=True).expand_as(before))
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_crop_is_the_box_resized(flip: bool) -> None:
+    images = floats()
+    boxes = torch.tensor(
+        [(0, 0, 12, 10), (3, 2, 7, 5), (11, 9, 1, 1), (0, 4, 12, 3), (5, 0, 2, 10), (1, 1, 10, 8)]
+    )
+    result = crop(images, boxes.float(), torch.full((6,), flip))
+    for image, box, cropped in zip(images, boxes.tolist(), result, strict=True):
+        top, left, height, width = box
+        inside = image[None, :, top : top + height, left : left + width]
+        expected = interpolate(inside, size=(12, 10), mode="bilinear", align_corners=False)[0]
+        expected = expected.flip(2) if flip else expected
+        torch.testing.assert_close(cropped, expected, rtol=0, atol=1e-5)
+
+
+def test_flips_are_per_image() -> None:
+    images = floats()
+    whole = torch.tensor([0.0, 0.0, 12.0, 10.0]).expand(6, 4)
+    flips = torch.tensor([True, False, True, False, False, True])
+    result = crop(images, whole, flips)
+    expected = torch.where(flips.view(-1, 1, 1, 1), images.flip(3), images)
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-5)
+
+
+# Laws
+
+
+def distance_from_uniform(values: Tensor) -> float:
+    """Kolmogorov–Smirnov: the largest gap to the law of U(0, 1)."""
+    n = len(values)
+    return (values.sort().values - (torch.arange(n) + 0.5) / n).abs().max().item()
+
+
+def test_area_ratio_and_position_follow_their_laws() -> None:
+    n, size = 20_000, 2000  # many pixels, so that whole ones round little
+    boxes = draw_boxes(n, size, size, (0.2, 1.0), (3 / 4, 4 / 3), generator())
+    top, left, height, width = boxes.unbind(1)
+    share = height * width / size**2
+    gap = 1.63 / math.sqrt(n) + 1e-3  # the 1 % bound of the test, and the rounding
+    assert distance_from_uniform((share - 0.2) / 0.8) < gap
+    free = share < 0.74  # beyond 3/4, not every ratio fits
+    log_ratio = (width / height).log()[free] / math.log(4 / 3)
+    assert distance_from_uniform((log_ratio + 1) / 2) < gap / 0.8
+    inside = share < 0.6
+    assert distance_from_uniform((top / (size - height))[inside]) < gap / 0.7
+    assert distance_from_uniform((left / (size - width))[inside]) < gap / 0.7
+
+
+def test_boxes_are_those_of_kornia_where_all_ratios_fit() -> None:
+    n, size = 4000, 500
+    scale, ratio = (0.2, 0.7), (3 / 4, 4 / 3)
+    top, left, height, width = draw_boxes(n, size, size, scale, ratio, generator()).unbind(1)
+    with torch.random.fork_rng(devices=[]):  # kornia knows global random state only
+        torch.manual_seed(0)
+        theirs = ResizedCropGenerator((size, size), scale, ratio)((n, 3, size, size))["src"]
+    their_left, their_top = theirs[:, 0].unbind(1)
+    their_width, their_height = (theirs[:, 2] - theirs[:, 0] + 1).unbind(1)
+    levels = torch.linspace(0.05, 0.95, 10)
+    for ours, other, unit in [
+        (height * width, their_height * their_width, size * size),
+        (width / height, their_width / their_height, 1),
+        (top, their_top, size),
+        (left, their_left, size),
+    ]:
+        gap = (ours.quantile(levels) - other.quantile(levels)).abs().max() / unit
+        assert gap < 0.03
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 40), (40, 3), (8, 8), (33, 20)])
+def test_boxes_lie_inside_the_image(height: int, width: int) -> None:
+    boxes = draw_boxes(2000, height, width, (0.05, 1.0), (1 / 2, 2.0), generator())
+    top, left, tall, wide = boxes.unbind(1)
+    assert torch.equal(boxes, boxes.round())
+    assert min(tall.min(), wide.min()) >= 1
+    assert min(top.min(), left.min()) >= 0
+    assert (top + tall).max() <= height
+    assert (left + wide).max() <= width
+
+
+def test_probabilities_hold() -> None:
+    images = pictures(1, 4, 4).repeat(4000, 1, 1, 1)
+    whole = Augmentation()
+    original = normalise(images[:1], *PLAIN)
+    mirrored = original.flip(3)
+    flipped = augment(images, replace(whole, flip=0.3), 1, generator(), *PLAIN)
+    grey = augment(images, replace(whole, grey=0.2), 1, generator(1), *PLAIN)
+    dark = augment(images, replace(whole, jitter=0.8, brightness=0.4), 1, generator(2), *PLAIN)
+    for share, probability in [
+        (((flipped - mirrored).abs().amax((1, 2, 3)) < 1e-5).float().mean(), 0.3),
+        ((grey[:, 0] == grey[:, 1]).all(2).all(1).float().mean(), 0.2),
+        (((dark - original).abs().amax((1, 2, 3)) > 1e-5).float().mean(), 0.8),
+    ]:
+        assert share.item() == pytest.approx(probability, abs=0.03)
+
+
+def test_factors_are_uniform_about_one() -> None:
+    images = torch.full((4000, 2, 2, 1), 100, dtype=torch.uint8)
+    brighter = Augmentation(jitter=1.0, brightness=0.4)
+    values = augment(images, brighter, 1, generator(), (0.0,), (1.0,))[:, 0, 0, 0]
+    factors = values * 255 / 100
+    assert distance_from_uniform((factors - 0.6) / 0.8) < 1.63 / math.sqrt(4000)
+
+
+# The sets
+
+
+def test_the_named_sets() -> None:
+    assert augmentations.names() == ["digits", "none", "reference", "upright"]
+    reference = augmentations.get("reference")
+    assert reference == Augmentation((0.2, 1.0), (3 / 4, 4 / 3), 0.5, 0.8, 0.4, 0.4, 0.4, 0.1, 0.2)
+    assert augmentations.get("upright") == replace(reference, flip=0.0)
+
+
+@pytest.mark.parametrize(("name", "flips"), [("digits", 0), ("upright", 0), ("reference", 1)])
+def test_only_the_reference_flips(name: str, flips: int) -> None:
+    ramp = torch.linspace(0, 200, 16).byte().view(1, 1, 16, 1).expand(200, 16, 16, 3)
+    views = augment(ramp, augmentations.get(name), 2, generator(), MEAN, STD)
+    falling = (views[..., 0] > views[..., -1]).flatten(1).all(dim=1)
+    assert falling.any() == bool(flips)
+
+
+def test_digits_keep_their_colours() -> None:
+    images = pictures(50)
+    images[..., 1] = images[..., 0] // 2
+    images[..., 2] = 0
+    gentle = replace(augmentations.get("digits"), contrast=0.0)  # contrast shifts all channels
+    red, green, blue = augment(images, gentle, 1, generator(), *PLAIN).unbind(1)
+    unclamped = red < 0.999
+    torch.testing.assert_close(green[unclamped], red[unclamped] / 2, rtol=0, atol=0.005)
+    assert blue.max() == 0
+
+
+def test_none_is_normalise() -> None:
+    images = pictures(5)
+    views = augment(images, augmentations.get("none"), 2, generator(), MEAN, STD)
+    assert torch.equal(views, normalise(images.repeat(2, 1, 1, 1), MEAN, STD))
+
+
+def test_normalise_is_its_formula() -> None:
+    images = pictures(5, 7, 6)
+    expected = images.permute(0, 3, 1, 2).float() / 255
+    expected = (expected - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+    result = normalise(images, MEAN, STD)
+    torch.testing.assert_close(result, expected)
+    assert result.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_train_and_test_share_one_normalisation() -> None:
+    images = torch.full((1, 8, 8, 3), 77, dtype=torch.uint8).repeat(4, 1, 1, 1)
+    cropped = augment(images, Augmentation(scale=(0.2, 1.0), flip=0.5), 2, generator(), MEAN, STD)
+    expected = normalise(images.repeat(2, 1, 1, 1), MEAN, STD)  # a crop of a flat image is flat
+    torch.testing.assert_close(cropped, expected, rtol=0, atol=1e-5)
+
+
+# Per image, and from the generator alone
+
+
+def test_draws_differ_inside_a_batch_and_between_views() -> None:
+    images = pictures(1).repeat(20, 1, 1, 1)
+    views = augment(images, augmentations.get("reference"), 2, generator(), MEAN, STD)
+    assert len({tuple(view) for view in views.flatten(1).tolist()}) == 40
+
+
+def test_view_0_of_all_images_comes_first() -> None:
+    levels = torch.tensor([10, 100, 200], dtype=torch.uint8)
+    images = levels.view(3, 1, 1, 1).expand(3, 8, 8, 3).contiguous()
+    views = augment(images, Augmentation(scale=(0.3, 1.0)), 2, generator(), *PLAIN)
+    expected = (levels.float() / 255).repeat(2)
+    torch.testing.assert_close(views[:, 0, 0, 0], expected)
+
+
+def test_large_batches_are_like_small_ones() -> None:
+    """Images change in parts; a view still belongs to its image, past the first part as well."""
+    levels = (torch.arange(300) % 256).byte()
+    images = levels.view(300, 1, 1, 1).expand(300, 32, 32, 3)
+    views = augment(images, Augmentation(scale=(0.3, 1.0)), 2, generator(), *PLAIN)
+    torch.testing.assert_close(views[:, 0, 0, 0], (levels.float() / 255).repeat(2))
+
+
+@pytest.mark.parametrize("name", augmentations.names())
+def test_the_generator_decides_every_bit(name: str) -> None:
+    images, augmentation = pictures(70), augmentations.get(name)
+    before, state = images.clone(), torch.get_rng_state()
+    first, same, other = (
+        augment(images, augmentation, 2, generator(seed), MEAN, STD) for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, same)
+    assert torch.equal(first, other) == (name == "none")
+    assert torch.equal(images, before)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    count=st.integers(0, 5),
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    channels=st.sampled_from([1, 3]),
+    views=st.integers(1, 3),
+    name=st.sampled_from(augmentations.names()),
+    seed=st.integers(0, 2**31),
+)
+def test_views_are_finite_and_in_range(
+    count: int, height: int, width: int, channels: int, views: int, name: str, seed: int
+) -> None:
+    images = pictures(count, height, width, channels)
+    mean, std = MEAN[:channels], STD[:channels]
+    result = augment(images, augmentations.get(name), views, generator(seed), mean, std)
+    assert result.shape == (views * count, channels, height, width)
+    assert result.dtype == torch.float32
+    assert result.permute(0, 2, 3, 1).is_contiguous()
+    low = (0 - torch.tensor(mean)) / torch.tensor(std) - 1e-4
+    high = (1 - torch.tensor(mean)) / torch.tensor(std) + 1e-4
+    assert (result >= low.view(-1, 1, 1)).all()
+    assert (result <= high.view(-1, 1, 1)).all()
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scale": (0.0, 1.0)}, "scale must be 0 < low ≤ high ≤ 1"),
+        ({"scale": (0.9, 0.2)}, "scale must be"),
+        ({"ratio": (2.0, 1.0)}, "ratio must be"),
+        ({"flip": 1.5}, "flip must be a probability"),
+        ({"contrast": -0.1}, "contrast must be"),
+        ({"hue": 0.6}, "hue must be a strength from 0 to 0.5, found 0.6"),
+    ],
+)
+def test_impossible_augmentations_are_explained(change: dict[str, float], message: str) -> None:
+    with pytest.raises(AccordError, match=message):
+        replace(Augmentation(), **change)  # type: ignore[arg-type]
+
+
+def test_unfit_images_are_explained() -> None:
+    with pytest.raises(AccordError, match="uint8"):
+        normalise(torch.zeros(2, 4, 4, 3), MEAN, STD)
+    with pytest.raises(AccordError, match="images of 1 channels need"):
+        normalise(pictures(2, channels=1), MEAN, STD)
