@@ -1,41 +1,44 @@
-"""What recipes there are, for `accord recipes`."""
+"""What recipes and datasets there are, for `accord recipes` and `accord data`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from accord.balance import balances
 from accord.config import Config
+from accord.data.datasets import Availability
 from accord.fusion import fusions
 from accord.objective import anchor_kinds, terms
 from accord.parts import describe, summary
 from accord.recipe import Recipe, resolve, shipped
+from accord.tables import plain_table
 
 
 def show_recipes() -> RenderableType:
-    table = Table("recipe", "alias", "fusion", "what it is", title_justify="left")
+    rows = []
     for name, alias in shipped().items():
         recipe = resolve(name, Path())
         fusion = ", ".join(spec["as"] for spec in recipe.fusion)
-        table.add_row(name, alias or "", fusion, recipe.about)
-    return table
+        rows.append((name, alias or "", fusion, recipe.about))
+    return plain_table(("recipe", "alias", "fusion", "what it is"), rows)
 
 
 def show_recipe(name: str) -> RenderableType:
     """A recipe, its parts, and every parameter with its value and meaning."""
     recipe = resolve(name, Path())
     alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
-    table = Table("key", "value", "meaning")
-    for key in ("views", "head", "pooled"):
-        table.add_row(key, str(getattr(recipe, key)), Recipe.model_fields[key].description)
+    rows = [
+        (key, str(getattr(recipe, key)), Recipe.model_fields[key].description or "")
+        for key in ("views", "head", "pooled")
+    ]
     for key, kind, spec in parts(recipe):
-        table.add_row(key, "", summary(kind))
-        for parameter, _, meaning in describe(kind):
-            table.add_row(f"{key}.{parameter}", str(spec.get(parameter)), meaning)
+        rows.append((key, "", summary(kind)))
+        for parameter, meaning in describe(kind):
+            rows.append((f"{key}.{parameter}", str(spec.get(parameter)), meaning))
+    table = plain_table(("key", "value", "meaning"), rows)
     hint = f"In a study: {{use: {recipe.name}, {example(recipe)}as: my-name}}"
     return Group(Text(recipe.name + alias), Text(recipe.about), table, Text(hint))
 
@@ -62,3 +65,10 @@ def example(recipe: Recipe) -> str:
     if "contrast" in recipe.objective:
         return "objective: {contrast: {temperature: 0.5}}, "
     return "fusion: {use: outputs, weights: sqrt}, "
+
+
+def show_datasets(entries: list[Availability]) -> RenderableType:
+    rows = [
+        (entry.name, "yes" if entry.found else "–", entry.where, entry.note) for entry in entries
+    ]
+    return plain_table(("dataset", "found", "where, or what to put where", "note"), rows)

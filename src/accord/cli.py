@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,7 @@ import typer
 from rich.console import Console
 
 from accord import doctor as checks
-from accord.catalogue import show_recipe, show_recipes
+from accord.catalogue import show_datasets, show_recipe, show_recipes
 from accord.data.datasets import inventory
 from accord.data.download import download as fetch
 from accord.errors import AccordError
@@ -83,7 +85,11 @@ def data(
     """List every known dataset: found, or where to put which file."""
     if download:
         fetch(download, data_root or Path("data"), lambda line: print(line, file=sys.stderr))
-    console().print(checks.datasets_table(inventory(data_root), as_json=json))
+    entries = inventory(data_root)
+    if json:
+        print(dumps([asdict(entry) for entry in entries], indent=1))
+    else:
+        console().print(show_datasets(entries))
 
 
 @app.command()

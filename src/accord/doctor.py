@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
 import sys
-from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -16,11 +15,12 @@ from typing import Literal
 import psutil
 import torch
 from packaging.requirements import Requirement
-from rich.console import RenderableType
+from packaging.specifiers import SpecifierSet
 from rich.table import Table
 
 from accord.data.cache import cache_root
-from accord.data.datasets import Availability, inventory
+from accord.data.datasets import inventory
+from accord.tables import plain_table
 
 EXTRAS = {"notebook": "pandas"}  # extra → a module it brings
 GIB = 2**30
@@ -52,8 +52,9 @@ def examine(data_root: Path | None) -> list[Check]:
 
 def _python() -> Check:
     found = f"{platform.python_version()} ({sys.executable})"
-    if sys.version_info < (3, 11):
-        return Check("Python", found, "wrong", "Accord needs Python 3.11 or newer.")
+    needed = metadata("accord")["Requires-Python"]
+    if not SpecifierSet(needed).contains(platform.python_version(), prereleases=True):
+        return Check("Python", found, "wrong", f"Accord needs Python {needed}.")
     return Check("Python", found)
 
 
@@ -61,7 +62,9 @@ def _torch() -> Check:
     if torch.cuda.is_available():
         return Check("torch", f"{torch.__version__}, {torch.cuda.get_device_name(0)}")
     if find_spec("torchvision") is not None:
-        advice = "Accord does without torchvision; a version that does not match torch breaks others."
+        advice = (
+            "Accord does without torchvision; a version that does not match torch breaks others."
+        )
         return Check("torch", f"{torch.__version__}, CPU, with torchvision", "note", advice)
     return Check("torch", f"{torch.__version__}, CPU")
 
@@ -127,17 +130,6 @@ def _extras() -> list[Check]:
 
 
 def table(checks: list[Check]) -> Table:
-    shown = Table("", "what", "found", "advice")
     marks = {"fine": "ok", "note": "note", "wrong": "WRONG"}
-    for check in checks:
-        shown.add_row(marks[check.verdict], check.what, check.found, check.advice)
-    return shown
-
-
-def datasets_table(entries: list[Availability], as_json: bool) -> RenderableType:
-    if as_json:
-        return json.dumps([asdict(entry) for entry in entries], indent=1)
-    shown = Table("dataset", "found", "where, or what to put where", "note")
-    for entry in entries:
-        shown.add_row(entry.name, "yes" if entry.found else "–", entry.where, entry.note)
-    return shown
+    rows = [(marks[check.verdict], check.what, check.found, check.advice) for check in checks]
+    return plain_table(("", "what", "found", "advice"), rows)

@@ -34,13 +34,10 @@ def part_spec(name: str, part: Config) -> dict[str, Any]:
     return {"use": name, **part.model_dump(mode="json", by_alias=True)}
 
 
-def describe(part: type[Config]) -> list[tuple[str, str, str]]:
-    """(key, default, meaning) of each parameter of a part, for `accord recipes`."""
+def describe(part: type[Config]) -> list[tuple[str, str]]:
+    """(key, meaning) of each parameter of a part, for `accord recipes`."""
     fields = part.model_fields.values()
-    return [
-        (key, str(field.default), field.description or "")
-        for key, field in zip(keys(part), fields, strict=True)
-    ]
+    return [(key, f.description or "") for key, f in zip(keys(part), fields, strict=True)]
 
 
 def summary(part: type[Config]) -> str:

@@ -54,7 +54,7 @@ def expected_size(run: TrialRun) -> float:
     if run.twin is None:
         training = sum(run.training_size(index) for index in run.untrained())
     images = len(run.deal.part("test")) + len(run.deal.part("validation"))
-    return training + images * len(run.clients) * len(run.unmeasured()) / 3
+    return training + images * len(run.clients) * len(run.measuring.missing()) / 3
 
 
 class Silent:

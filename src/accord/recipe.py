@@ -54,6 +54,8 @@ def resolve(use: Any, folder: Path) -> Recipe:
     """The recipe that a study's entry asks for: a name, an alias, a file, or a mapping of these."""
     if isinstance(use, str):
         use = {"use": use}
+    if isinstance(use, Mapping) and "use" not in use and "name" in use:
+        return check(_normal(dict(use)), f"recipes.{use['name']}")  # spelled out, as in a record
     if not isinstance(use, Mapping) or not isinstance(use.get("use"), str):
         raise AccordError(
             f"'recipes': expected names, or mappings with 'use' (and 'as'); found {use!r}."

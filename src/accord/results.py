@@ -14,6 +14,7 @@ from rich.table import Table
 
 from accord.errors import AccordError
 from accord.record import COLUMNS, Record, Row
+from accord.tables import plain_table
 
 if TYPE_CHECKING:
     import pandas
@@ -86,30 +87,16 @@ class Results:
             if seeds > 1
             else "one seed: no spread, and no proof"
         )
-        table = Table(title=f"{self.path}", caption=caption, title_justify="left")
         axes = [key for key in (lines[0] if lines else {}) if "." in key]
-        for name in ("dataset", "partition", "α", *axes, "recipe", "fusion", "epoch"):
-            table.add_column(name, justify="right" if name in ("α", "epoch") else "left")
-        for name in ("accuracy %", "balanced %", "worst class %", "ECE %", "MB up", "seconds"):
-            table.add_column(name, justify="right")
-        for line in lines:
-            alpha = "any" if line["partition"] == "pooled" else _short(line["alpha"])
-            table.add_row(
-                str(line["dataset"]),
-                str(line["partition"]),
-                alpha,
-                *(_short(line[axis]) for axis in axes),
-                str(line["recipe"]),
-                str(line["fusion"]),
-                str(line["epoch"]),
-                _percent(line["accuracy"]),
-                _percent(line["balanced_accuracy"]),
-                _percent(line["worst_class"]),
-                _percent(line["ece"]),
-                f"{statistics.mean(line['upload_bytes']) / 1e6:.1f}",
-                f"{statistics.mean(line['seconds']):.1f}",
-            )
-        return table
+        names = ["dataset", "partition", "α", *axes, "recipe", "fusion"]
+        numbers = ["epoch", "accuracy %", "balanced %", "worst %", "ECE %", "MB up", "seconds"]
+        return plain_table(
+            [*names, *numbers],
+            [_cells(line, axes) for line in lines],
+            numbers=["α", *numbers],
+            title=str(self.path),
+            caption=caption,
+        )
 
     def __str__(self) -> str:
         console = Console(width=160, no_color=True)
@@ -150,6 +137,24 @@ def _percent(values: list[float]) -> str:
         return "–"
     mean = f"{100 * statistics.mean(values):.1f}"
     return f"{mean} ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else mean
+
+
+def _cells(line: dict[str, Any], axes: list[str]) -> list[str]:
+    return [
+        line["dataset"],
+        line["partition"],
+        "any" if line["partition"] == "pooled" else _short(line["alpha"]),
+        *(_short(line[axis]) for axis in axes),
+        line["recipe"],
+        line["fusion"],
+        str(line["epoch"]),
+        _percent(line["accuracy"]),
+        _percent(line["balanced_accuracy"]),
+        _percent(line["worst_class"]),
+        _percent(line["ece"]),
+        f"{statistics.mean(line['upload_bytes']) / 1e6:.1f}",
+        f"{statistics.mean(line['seconds']):.1f}",
+    ]
 
 
 def _short(value: Any) -> str:

@@ -134,7 +134,7 @@ class Plan:
 
 
 def is_finished(run: TrialRun, folder: TrialFolder) -> bool:
-    return folder.info().get("status") == "finished" and not run.unmeasured()
+    return folder.info().get("status") == "finished" and not run.measuring.missing()
 
 
 def training_key(trial: Trial, deal: str) -> str:

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's data, cache or working directory."""
-    monkeypatch.setenv("ACCORD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    own = tmp_path_factory.mktemp("own")
+    monkeypatch.setenv("ACCORD_CACHE", str(own / "cache"))
+    monkeypatch.setenv("HOME", str(own))
     monkeypatch.delenv("ACCORD_DATA", raising=False)
-    (tmp_path / "cwd").mkdir()
-    monkeypatch.chdir(tmp_path / "cwd")
+    monkeypatch.chdir(own)

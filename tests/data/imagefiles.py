@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import pickle
 import struct
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from accord.data.images import Bytes, Labels
-from accord.data.raw import Request
+from accord.data.raw import Part, Raw, Request, Source
 
 
 def pixels(count: int, height: int, width: int, channels: int, seed: int = 0) -> Bytes:
@@ -35,6 +36,33 @@ def labels(count: int, classes: int = 10, seed: int = 0) -> Labels:
 def request(**changes: Any) -> Request:
     values: dict[str, Any] = {"name": "x", "size": None, "classes": None, "tell": lambda _: None}
     return Request(**{**values, **changes})
+
+
+def read(source: Source | None, **wishes: Any) -> Raw:
+    """What a found source holds."""
+    assert source is not None
+    return source.read(request(**wishes))
+
+
+def held_out(raw: Raw) -> Part:
+    assert raw.test is not None
+    return raw.test
+
+
+def cut(path: Path, share: float = 0.5) -> None:
+    """Keep only the first `share` of a file, as a broken download does."""
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+
+
+class Attack:
+    """Creates `target` when it is unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self.target}",)
 
 
 def encode(image: Bytes, kind: str = "PNG") -> bytes:
@@ -67,7 +95,7 @@ def write_idx_pair(folder: Path, packed: bool = True) -> tuple[Bytes, Labels, By
     return arrays
 
 
-def python2_batch(data: Bytes, fields: dict[str, Sequence[int]]) -> bytes:
+def python2_batch(data: Bytes, fields: Mapping[str, Sequence[int]]) -> bytes:
     """A CIFAR batch exactly as Python 2 and NumPy 1 pickled it: byte strings, integer flags."""
 
     def text(value: bytes) -> bytes:
@@ -88,7 +116,7 @@ def python2_batch(data: Bytes, fields: dict[str, Sequence[int]]) -> bytes:
     return b"\x80\x02}(" + items + b"u."
 
 
-def python3_batch(data: Bytes, fields: dict[str, Sequence[int]]) -> bytes:
+def python3_batch(data: Bytes, fields: Mapping[str, Sequence[int]]) -> bytes:
     return pickle.dumps({"data": data, **fields}, protocol=2)
 
 
@@ -150,5 +178,6 @@ def write_parquet(
 
 def save_npz(path: Path, **arrays: NDArray[Any] | list[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})
+    plain: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
+    np.savez(path, **plain)
     return path

@@ -1,23 +1,16 @@
-"""Views against kornia and the laws they are drawn from; every draw per image."""
+"""Views: the named sets, the laws of their draws, every draw per image, one normalisation."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
-import kornia.color
-import kornia.enhance
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kornia.augmentation.random_generator import ResizedCropGenerator
 from torch import Tensor
-from torch.nn.functional import interpolate
 
-from accord.data import colour
-from accord.data.crop import crop, draw_boxes
 from accord.data.views import Augmentation, augment, augmentations, normalise
 from accord.errors import AccordError
 
@@ -34,152 +27,13 @@ def pictures(count: int, height: int = 16, width: int = 16, channels: int = 3) -
     return torch.randint(256, shape, generator=generator(9)).byte()
 
 
-def floats(count: int = 6, channels: int = 3) -> Tensor:
-    """Random images in [0, 1] with the corner cases of colour: grey, black, white, pure, tied."""
-    images = torch.rand((count, channels, 12, 10), generator=generator(8))
-    if channels == 3:
-        corners = [(0, 0, 0), (1, 1, 1), (0.3, 0.3, 0.3), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
-        corners += [(1, 1, 0), (0, 1, 1), (1, 0, 1), (0.7, 0.7, 0.2)]
-        images[:, :, 0, :] = torch.tensor(corners).T
-    return images
-
-
-# Values
-
-
-def hue_of_kornia(images: Tensor, turns: Tensor) -> Tensor:
-    result: Tensor = kornia.enhance.adjust_hue(images, turns * 2 * math.pi)
-    return result
-
-
-COLOURS = [
-    (colour.adjust_brightness, kornia.enhance.adjust_brightness_accumulative, 0.0, 2.0),
-    (colour.adjust_contrast, kornia.enhance.adjust_contrast_with_mean_subtraction, 0.0, 2.0),
-    (colour.adjust_saturation, kornia.enhance.adjust_saturation_with_gray_subtraction, 0.0, 2.0),
-    (colour.rotate_hue, hue_of_kornia, -0.5, 0.5),
-]
-
-
-@pytest.mark.parametrize(("ours", "theirs", "low", "high"), COLOURS)
-def test_colours_are_those_of_kornia(
-    ours: Callable[[Tensor, Tensor], None],
-    theirs: Callable[[Tensor, Tensor], Tensor],
-    low: float,
-    high: float,
-) -> None:
-    images = floats()
-    factors = torch.linspace(low, high, len(images))
-    expected = theirs(images, factors)
-    ours(images, factors)
-    torch.testing.assert_close(images, expected, rtol=0, atol=1e-5)
-
-
-def test_grey_is_that_of_kornia() -> None:
-    images = floats()
-    expected = kornia.color.rgb_to_grayscale(images).expand(-1, 3, -1, -1)
-    colour.to_grey(images)
-    torch.testing.assert_close(images, expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("turns", [-0.5, -0.4, 0.0, 0.25, 0.5])
-def test_turning_the_hue_back_restores_the_image(turns: float) -> None:
-    images = floats()
-    turned = images.clone()
-    colour.rotate_hue(turned, torch.full((len(images),), turns))
-    assert (turns == 0) == torch.allclose(turned, images, atol=1e-5)
-    colour.rotate_hue(turned, torch.full((len(images),), -turns))
-    torch.testing.assert_close(turned, images, rtol=0, atol=1e-5)
-
-
-def test_single_channels_have_brightness_and_contrast_only() -> None:
-    images = floats(channels=1)
-    before = images.clone()
-    factors = torch.linspace(0.1, 0.4, len(images))
-    for change in (colour.adjust_saturation, colour.rotate_hue):
-        change(images, factors)
-    colour.to_grey(images)
-    assert torch.equal(images, before)
-    colour.adjust_contrast(images, torch.zeros(len(images)))
-    torch.testing.assert_close(images, before.mean(dim=(1, 2, 3), keepdim=True).expand_as(before))
-
-
-@pytest.mark.parametrize("flip", [False, True])
-def test_a_crop_is_the_box_resized(flip: bool) -> None:
-    images = floats()
-    boxes = torch.tensor(
-        [(0, 0, 12, 10), (3, 2, 7, 5), (11, 9, 1, 1), (0, 4, 12, 3), (5, 0, 2, 10), (1, 1, 10, 8)]
-    )
-    result = crop(images, boxes.float(), torch.full((6,), flip))
-    for image, box, cropped in zip(images, boxes.tolist(), result, strict=True):
-        top, left, height, width = box
-        inside = image[None, :, top : top + height, left : left + width]
-        expected = interpolate(inside, size=(12, 10), mode="bilinear", align_corners=False)[0]
-        expected = expected.flip(2) if flip else expected
-        torch.testing.assert_close(cropped, expected, rtol=0, atol=1e-5)
-
-
-def test_flips_are_per_image() -> None:
-    images = floats()
-    whole = torch.tensor([0.0, 0.0, 12.0, 10.0]).expand(6, 4)
-    flips = torch.tensor([True, False, True, False, False, True])
-    result = crop(images, whole, flips)
-    expected = torch.where(flips.view(-1, 1, 1, 1), images.flip(3), images)
-    torch.testing.assert_close(result, expected, rtol=0, atol=1e-5)
-
-
-# Laws
-
-
 def distance_from_uniform(values: Tensor) -> float:
     """Kolmogorov–Smirnov: the largest gap to the law of U(0, 1)."""
     n = len(values)
     return (values.sort().values - (torch.arange(n) + 0.5) / n).abs().max().item()
 
 
-def test_area_ratio_and_position_follow_their_laws() -> None:
-    n, size = 20_000, 2000  # many pixels, so that whole ones round little
-    boxes = draw_boxes(n, size, size, (0.2, 1.0), (3 / 4, 4 / 3), generator())
-    top, left, height, width = boxes.unbind(1)
-    share = height * width / size**2
-    gap = 1.63 / math.sqrt(n) + 1e-3  # the 1 % bound of the test, and the rounding
-    assert distance_from_uniform((share - 0.2) / 0.8) < gap
-    free = share < 0.74  # beyond 3/4, not every ratio fits
-    log_ratio = (width / height).log()[free] / math.log(4 / 3)
-    assert distance_from_uniform((log_ratio + 1) / 2) < gap / 0.8
-    inside = share < 0.6
-    assert distance_from_uniform((top / (size - height))[inside]) < gap / 0.7
-    assert distance_from_uniform((left / (size - width))[inside]) < gap / 0.7
-
-
-def test_boxes_are_those_of_kornia_where_all_ratios_fit() -> None:
-    n, size = 4000, 500
-    scale, ratio = (0.2, 0.7), (3 / 4, 4 / 3)
-    top, left, height, width = draw_boxes(n, size, size, scale, ratio, generator()).unbind(1)
-    with torch.random.fork_rng(devices=[]):  # kornia knows global random state only
-        torch.manual_seed(0)
-        theirs = ResizedCropGenerator((size, size), scale, ratio)((n, 3, size, size))["src"]
-    their_left, their_top = theirs[:, 0].unbind(1)
-    their_width, their_height = (theirs[:, 2] - theirs[:, 0] + 1).unbind(1)
-    levels = torch.linspace(0.05, 0.95, 10)
-    for ours, other, unit in [
-        (height * width, their_height * their_width, size * size),
-        (width / height, their_width / their_height, 1),
-        (top, their_top, size),
-        (left, their_left, size),
-    ]:
-        gap = (ours.quantile(levels) - other.quantile(levels)).abs().max() / unit
-        assert gap < 0.03
-
-
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 40), (40, 3), (8, 8), (33, 20)])
-def test_boxes_lie_inside_the_image(height: int, width: int) -> None:
-    boxes = draw_boxes(2000, height, width, (0.05, 1.0), (1 / 2, 2.0), generator())
-    top, left, tall, wide = boxes.unbind(1)
-    assert torch.equal(boxes, boxes.round())
-    assert min(tall.min(), wide.min()) >= 1
-    assert min(top.min(), left.min()) >= 0
-    assert (top + tall).max() <= height
-    assert (left + wide).max() <= width
+# Laws
 
 
 def test_probabilities_hold() -> None:

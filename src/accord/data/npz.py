@@ -18,6 +18,18 @@ from accord.errors import AccordError
 
 Arrays = dict[str, NDArray[Any]]
 
+# What a damaged archive raises; RuntimeError: an unknown compression or a flag for encryption.
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+
 _TRAIN = (("x_train", "y_train"), ("train_images", "train_labels"))
 _TEST = (("x_test", "y_test"), ("test_images", "test_labels"))
 _ONE = (("images", "labels"), ("x", "y"))
@@ -85,12 +97,12 @@ def _single(arrays: Arrays, path: Path, classes: tuple[str, ...] | None) -> Part
 
 
 def _load(path: Path) -> Arrays:
+    if not zipfile.is_zipfile(path):
+        raise damaged(path, "it is no .npz file, or its end is missing")
     try:
         with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise AccordError(f"{path}: expected an .npz file; found a single array (.npy).")
             return {name: _array(file, name, path) for name in file.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except _BROKEN as error:
         raise damaged(path, error) from None
 
 

@@ -1,0 +1,193 @@
+"""What a trial's uploads are worth: plans the merge and measure jobs and adds up their answers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from accord.data.deal import Deal
+from accord.engines.jobs import Job
+from accord.fusion.base import Bound, Fusion, Merge, Vote, fusions
+from accord.messages import Upload
+from accord.metrics import Metrics, Tally
+from accord.parts import make_part
+from accord.record import TrialFolder
+from accord.study import Trial
+
+BLOCK = 2_000  # images per measure job; fixed, so that sums do not depend on the workers
+FORWARD = 1 / 3  # what a forward pass costs, in training steps
+
+
+@dataclass
+class Measuring:
+    """The measuring of one trial, checkpoint by checkpoint."""
+
+    trial: Trial
+    folder: TrialFolder
+    deal: Deal
+    tallies: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return self.deal.partition.names
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        return self.trial.setup.budget.checkpoints
+
+    @cached_property
+    def rules(self) -> dict[str, Fusion]:
+        """Name in the results → rule."""
+        return {
+            spec["as"]: make_part(fusions, _plain(spec), "fusion") for spec in self.trial.fusions
+        }
+
+    def upload(self, client: str, epoch: int) -> Path:
+        return self.folder.upload(client, epoch, last=epoch == self.epochs[-1])
+
+    def missing(self) -> dict[int, list[str]]:
+        """Checkpoint → fusions that have no measure yet."""
+        measured = {
+            checkpoint["epoch"]: checkpoint["fusions"]
+            for checkpoint in self.folder.measures()["checkpoints"]
+        }
+        found = {
+            epoch: [name for name in self.rules if name not in measured.get(epoch, {})]
+            for epoch in self.epochs
+        }
+        return {epoch: names for epoch, names in found.items() if names}
+
+    def possible(self) -> dict[int, list[str]]:
+        """What is missing and still has its uploads."""
+        return {e: names for e, names in self.missing().items() if self._has_uploads(e)}
+
+    def remarks(self) -> list[str]:
+        """What can no longer be measured: uploads of earlier checkpoints are not kept."""
+        return [
+            f"{self.folder.id}: {', '.join(names)} not measured at epoch {epoch}, whose uploads "
+            "were not kept (set keep_checkpoints: true before training)."
+            for epoch, names in self.missing().items()
+            if not self._has_uploads(epoch)
+        ]
+
+    def _has_uploads(self, epoch: int) -> bool:
+        return all(self.upload(client, epoch).exists() for client in self.clients)
+
+    # --- jobs ----------------------------------------------------------------------------------
+
+    def merge_jobs(self) -> Iterator[Job]:
+        """One for every rule that makes one net of all uploads."""
+        for epoch, names in self.possible().items():
+            for spec in self.trial.fusions:
+                if spec["as"] in names and isinstance(self.rules[spec["as"]], Merge):
+                    to = str(self.folder.merged(spec["as"], epoch))
+                    yield Job("merge", {**self._files(epoch), "fusion": _plain(spec), "to": to}, 0)
+
+    def measure_jobs(self, device: str) -> Iterator[Job]:
+        """Blocks of test and validation images, each for all rules and clients at once."""
+        for epoch, names in self.possible().items():
+            for part in ("test", "validation"):
+                images = len(self.deal.part(part))
+                for start in range(0, images, BLOCK):
+                    stop = min(start + BLOCK, images)
+                    args = {
+                        **self._files(epoch),
+                        **self._chosen(epoch, names),
+                        "epoch": epoch,
+                        "part": part,
+                        "start": start,
+                        "stop": stop,
+                        "device": device,
+                    }
+                    nets = len(self.clients) + len(args["merged"])
+                    yield Job("measure", args, (stop - start) * nets * FORWARD)
+
+    def _files(self, epoch: int) -> dict[str, Any]:
+        return {
+            "briefing": str(self.folder.briefing),
+            "files": [str(self.upload(client, epoch)) for client in self.clients],
+        }
+
+    def _chosen(self, epoch: int, names: list[str]) -> dict[str, Any]:
+        """The rules of a job: those that vote, and the merged nets by file."""
+        kinds = {name: self.rules[name] for name in names}
+        return {
+            "votes": {
+                spec["as"]: _plain(spec)
+                for spec in self.trial.fusions
+                if isinstance(kinds.get(spec["as"]), Vote)
+            },
+            "merged": {
+                name: str(self.folder.merged(name, epoch))
+                for name, rule in kinds.items()
+                if isinstance(rule, Merge)
+            },
+        }
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def take(self, job: Job, result: dict[str, Any]) -> None:
+        if job.kind == "measure":
+            self.tallies[job.args["epoch"], job.args["part"], job.args["start"]] = result
+
+    def write(self) -> None:
+        """Adds up the blocks and writes measures.json; earlier measures stay."""
+        checkpoints = {c["epoch"]: c for c in self.folder.measures()["checkpoints"]}
+        for epoch in sorted({epoch for epoch, _, _ in self.tallies}):
+            fresh = self._checkpoint(epoch)
+            old = checkpoints.get(epoch, {"fusions": {}})
+            checkpoints[epoch] = {**fresh, "fusions": {**old["fusions"], **fresh["fusions"]}}
+        self.folder.write_measures([checkpoints[epoch] for epoch in sorted(checkpoints)])
+        shutil.rmtree(self.folder.path / "merged", ignore_errors=True)
+
+    def _checkpoint(self, epoch: int) -> dict[str, Any]:
+        fused, own = self._metrics(epoch, "test")
+        validated, _ = self._metrics(epoch, "validation")
+        headers = [Upload.load(self.upload(client, epoch)).header for client in self.clients]
+        return {
+            "epoch": epoch,
+            "seconds": sum(event["seconds"] for h in headers for event in h.telemetry),
+            "upload_bytes": sum(self.upload(c, epoch).stat().st_size for c in self.clients),
+            "fusions": {
+                name: {
+                    **metrics.to_json(),
+                    "validation_accuracy": validated[name].accuracy if validated else None,
+                }
+                for name, metrics in fused.items()
+            },
+            "clients": [
+                {
+                    "client": index,
+                    "train_accuracy": headers[index].train_accuracy,
+                    "test_accuracy": metrics.accuracy,
+                }
+                for index, metrics in enumerate(own)
+            ],
+        }
+
+    def _metrics(self, epoch: int, part: str) -> tuple[dict[str, Metrics], list[Metrics]]:
+        """Of every fusion and of every client, the blocks of a part added up in order."""
+        blocks = [self.tallies[key] for key in sorted(self.tallies) if key[:2] == (epoch, part)]
+        if not blocks:
+            return {}, []
+        own = [
+            Tally.sum(Tally.from_json(block["clients"][index]) for block in blocks).metrics()
+            for index in range(len(self.clients))
+        ]
+        fused = {
+            name: Tally.sum(Tally.from_json(block["fusions"][name]) for block in blocks).metrics()
+            for name in blocks[0]["fusions"]
+        }
+        for name, rule in self.rules.items():
+            if isinstance(rule, Bound):
+                fused[name] = rule.summarise(own)
+        return {name: fused[name] for name in self.rules if name in fused}, own
+
+
+def _plain(spec: dict[str, Any]) -> dict[str, Any]:
+    """A fusion's spec without its name in the results."""
+    return {key: value for key, value in spec.items() if key != "as"}

@@ -1,0 +1,28 @@
+"""Tables for people: plain when piped, and no cell is ever taken for markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+
+def plain_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Sequence[str] = (),
+    title: str | None = None,
+    caption: str | None = None,
+) -> Table:
+    """`numbers` names the columns that are set flush right."""
+    table = Table(
+        title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE
+    )
+    for name in columns:
+        table.add_column(Text(name), justify="right" if name in numbers else "left")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
