@@ -38,7 +38,8 @@ class BriefingHeader(Config):
 
     round: int = Field(1, ge=1)
     seed: int
-    size: int = Field(gt=0)
+    height: int = Field(gt=0)
+    width: int = Field(gt=0)
     channels: int = Field(gt=0)
     classes: tuple[str, ...] = Field(min_length=2)
     mean: tuple[float, ...]

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from accord.errors import AccordError
 from accord.files import read_json, write_atomic, write_json
-from accord.study import Study
+from accord.study import Study, takes_list
 from accord.yamls import to_yaml
 
 COLUMNS = [
@@ -199,11 +199,12 @@ def _mapping(value: Any, path: Path) -> dict[str, Any]:
 
 # Keys that may change freely: they only add trials or rows, each with a column of its own.
 FREE = ("seeds", "recipes", "fusions", "bounds", "device", "keep_checkpoints")
-FREE_IN_SECTION = ("partition.alpha", "partition.clients")
+FREE_IN_SECTION = ("data.path", "partition.alpha", "partition.clients")
 
 
 def _refuse_another(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
     """The same study may ask for more, never for something else under the same rows."""
+    _refuse_changed_recipes(old.get("recipes", []), new["recipes"], path)
     for key in (key for key in new if key not in FREE):
         pairs: list[tuple[str, Any, Any]] = [(key, old.get(key), new[key])]
         if isinstance(new[key], dict) and isinstance(old.get(key), dict):
@@ -211,11 +212,27 @@ def _refuse_another(old: dict[str, Any], new: dict[str, Any], path: Path) -> Non
                 (f"{key}.{inner}", old[key].get(inner), value) for inner, value in new[key].items()
             ]
         for name, before, now in pairs:
-            if name in FREE_IN_SECTION or before == now or _grew(before, now):
+            if name in FREE_IN_SECTION or before == now:
+                continue
+            if not takes_list(name) and _grew(before, now):
                 continue
             raise AccordError(
                 f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. "
                 "Choose another folder with --out, or ask for both as a grid axis."
+            )
+
+
+def _refuse_changed_recipes(old: list[Any], new: list[Any], path: Path) -> None:
+    """Two recipes of one name would share their rows."""
+    before = {recipe.get("name"): recipe for recipe in old}
+    for recipe in new:
+        known = before.get(recipe["name"], recipe)
+        changed = [key for key in recipe if key != "about" and known.get(key) != recipe[key]]
+        if changed:
+            raise AccordError(
+                f"{path} holds recipe {recipe['name']!r} with another {changed[0]}: "
+                f"{known.get(changed[0])!r}, now {recipe[changed[0]]!r}. Give the changed one a "
+                "name of its own with `as: …`."
             )
 
 

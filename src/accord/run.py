@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from accord.engines.pool import make_pool
 from accord.engines.trialrun import TrialRun, choose_device
 from accord.errors import AccordError
 from accord.progress import Silent, make_watcher
-from accord.record import Record, TrialFolder
+from accord.record import Record
 from accord.results import Results
+from accord.server import brief
 from accord.study import Study, Trial, load_study
 
 Tell = Callable[[str], None]
@@ -52,19 +54,22 @@ def run(
             runs = plan.runs(record)
             _execute(runs, record, count, watcher)
             record.write_results()
+        failures = {run.folder.id: run.failures for run in runs if run.failures}
     except OSError as error:
         raise AccordError(
             f"cannot write to {error.filename or record.path}: {error.strerror or error}. Mend "
             "that and run the same command again: it goes on where it stopped."
         ) from error
-    return Results.of(record)
+    return replace(Results.of(record), failures=failures)
 
 
 def _execute(runs: list[TrialRun], record: Record, workers: int, watcher: Watcher) -> None:
     todo = [run for run in runs if not run.over]
     if not todo:
         return
-    pool = make_pool(min(workers, max(len(run.clients) for run in todo) * len(todo)), record.path)
+    pool = make_pool(
+        min(workers, max(len(run.clients) for run in todo) * len(todo)), record.path / "logs"
+    )
     try:
         with watcher.watching(todo):
             execute(runs, pool, watcher, record.write_results)
@@ -125,22 +130,21 @@ class Plan:
             path = record.deal(key)
             deal.save(path)
             twin = next((r for r in prepared if r.training_key == training), None)
-            prepared.append(TrialRun(trial, folder, training, deal, path, twin))
-            if is_finished(prepared[-1], folder):
-                prepared[-1].stage = "finished"
+            one = TrialRun(trial, folder, training, deal, path, twin)
+            if folder.info().get("status") == "finished" and not one.measuring.missing():
+                one.stage = "finished"
+            elif twin is None:
+                brief(trial, deal)  # a recipe that does not fit the net is told before training
+            prepared.append(one)
         for one in prepared:
             one.shared = any(other.twin is one and not other.over for other in prepared)
         return prepared
 
 
-def is_finished(run: TrialRun, folder: TrialFolder) -> bool:
-    return folder.info().get("status") == "finished" and not run.measuring.missing()
-
-
 def training_key(trial: Trial, deal: str) -> str:
     """Equal for trials whose clients train alike: recipes may differ in name and fusion only."""
     setup = trial.setup.model_dump(mode="json")
-    options = trial.options.model_dump(mode="json", include={"device", "autocast", "compile"})
+    options = trial.options.model_dump(mode="json", include={"autocast", "compile"})
     parts = [deal, setup["net"], setup["budget"], trial.recipe.training, trial.seed, options]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
 

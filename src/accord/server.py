@@ -28,11 +28,12 @@ def brief(trial: Trial, deal: Deal) -> Briefing:
     Weights and anchors depend on the seed and the net alone, so that recipes start alike.
     """
     dataset, setup, recipe = deal.dataset, trial.setup, trial.recipe
-    _, size, _, channels = dataset.train.images.shape
+    _, height, width, channels = dataset.train.images.shape
     augment = setup.data.augment
     header = BriefingHeader(
         seed=trial.seed,
-        size=size,
+        height=height,
+        width=width,
         channels=channels,
         classes=deal.classes,
         mean=dataset.mean,
@@ -65,7 +66,7 @@ def measure_block(
 
     Each client's net runs once, for all rules. Rules in `merged` have one net of their own.
     """
-    header, classes = briefing.header, len(briefing.header.classes)
+    classes = len(briefing.header.classes)
     labels = torch.from_numpy(images.labels)
     combiners = {name: _combiner(spec, clients) for name, spec in votes.items()}
     totals: dict[str, torch.Tensor] = {}
@@ -84,7 +85,6 @@ def measure_block(
         if not bool(torch.isfinite(values).all()):
             raise AccordError(f"fusion {name!r} gave scores that are not finite.")
     fused = {name: Tally.of(values, labels, classes).to_json() for name, values in scores.items()}
-    assert header.classes
     return {"fusions": fused, "clients": alone}
 
 

@@ -112,10 +112,18 @@ def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] 
         raw, folder = dict(source), Path()
     else:
         path = Path(source)
-        raw, folder = read_yaml(path), path.parent
+        raw, folder = _with_paths(read_yaml(path), path.parent), path.parent
     for override in overrides:
         raw = _override(raw, override)
     return check_study(raw, folder)
+
+
+def _with_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A relative `data.path` in a study file is meant from that file."""
+    data = raw.get("data")
+    if not isinstance(data, Mapping) or not isinstance(data.get("path"), str):
+        return raw
+    return {**raw, "data": {**data, "path": str(folder / Path(data["path"]).expanduser())}}
 
 
 def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
@@ -185,7 +193,7 @@ def _grid(sections: dict[str, dict[str, Any]]) -> Iterator[tuple[dict[str, Any],
         f"{section}.{key}": value
         for section, values in sections.items()
         for key, value in values.items()
-        if isinstance(value, list) and not _takes_list(section, key)
+        if isinstance(value, list) and not takes_list(f"{section}.{key}")
     }
     for name, values in axes.items():
         if not values or len({repr(value) for value in values}) < len(values):
@@ -199,8 +207,11 @@ def _grid(sections: dict[str, dict[str, Any]]) -> Iterator[tuple[dict[str, Any],
         yield chosen, parse(Setup, filled, "")
 
 
-def _takes_list(section: str, key: str) -> bool:
+def takes_list(name: str) -> bool:
     """Whether a key's own type is a sequence, so that a list there is one value."""
+    section, _, key = name.partition(".")
+    if section not in Setup.model_fields:
+        return False
     model = Setup.model_fields[section].annotation
     field = model.model_fields.get(key) if isinstance(model, type) else None
     annotation = field.annotation if field else None
@@ -210,6 +221,10 @@ def _takes_list(section: str, key: str) -> bool:
 def _resolved_sections(setups: Sequence[tuple[dict[str, Any], Setup]]) -> dict[str, Any]:
     """The sections with defaults filled in and the axes as lists again."""
     sections: dict[str, Any] = setups[0][1].model_dump(mode="json")
+    if "partition.scheme" in setups[0][0]:
+        # Each scheme has keys of its own; the first one's defaults would not fit the others.
+        written = setups[0][1].partition.model_dump(mode="json", exclude_unset=True)
+        sections["partition"] = {**written}
     for name in setups[0][0]:
         section, key = name.split(".")
         sections[section][key] = list(dict.fromkeys(axes[name] for axes, _ in setups))

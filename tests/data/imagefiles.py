@@ -116,7 +116,7 @@ def python2_batch(data: Bytes, fields: Mapping[str, Sequence[int]]) -> bytes:
     return b"\x80\x02}(" + items + b"u."
 
 
-def python3_batch(data: Bytes, fields: Mapping[str, Sequence[int]]) -> bytes:
+def python3_batch(data: Bytes, fields: Mapping[str, Sequence[object]]) -> bytes:
     return pickle.dumps({"data": data, **fields}, protocol=2)
 
 

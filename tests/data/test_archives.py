@@ -99,6 +99,8 @@ def test_cifar_archive_without_a_batch(tmp_path: Path) -> None:
         (b"", "damaged"),
         (pickle.dumps([1], 2), "expected a dictionary"),
         (pickle.dumps({"data": 3}, 2), "3072 columns"),
+        (make.python3_batch(np.zeros((1, 3072), np.uint8), {"labels": ["a"]}), "list of whole"),
+        (make.python3_batch(np.zeros((1, 9), np.uint8), {"labels": [1]}), "3072 columns"),
         (make.python2_batch(np.zeros((2, 3072), np.uint8), {"labels": [1]}), "2 images but 1 lab"),
         (make.python2_batch(np.zeros((2, 3072), np.uint8), {}), "2 images but 0 labels"),
         (make.python2_batch(np.zeros((1, 3072), np.uint8), {"labels": [-1]}), "row 0 has label -1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import tarfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accord.data.formats import damaged
-from accord.data.images import Bytes
+from accord.data.images import Bytes, Labels
 from accord.data.raw import Part, Raw, Request, Source, as_labels, check_labels
 from accord.errors import AccordError
 
@@ -100,30 +102,51 @@ def _load_members(archive: Path, names: Sequence[str]) -> Batches:
 def _part(batches: list[tuple[Path, bytes]], request: Request) -> Part:
     contents = [(where, _unpickle(data, where)) for where, data in batches]
     images = [_images(content, where) for where, content in contents]
-    labels = []
+    labels, coarse = [], []
     for (where, content), pixels in zip(contents, images, strict=True):
         key = "fine_labels" if "fine_labels" in content else "labels"
-        labels.append(as_labels(content.get(key, ()), len(pixels), where))
+        labels.append(_numbers(content, key, len(pixels), where))
         check_labels(labels[-1], request.classes, where)
-    columns = {}
-    if all("coarse_labels" in content for _, content in contents):
-        coarse = [content["coarse_labels"] for _, content in contents]
-        columns["coarse_label"] = np.concatenate(coarse).astype(np.str_)
-        as_labels(columns["coarse_label"].astype(np.int64), sum(map(len, labels)), batches[0][0])
+        if "coarse_labels" in content:
+            coarse.append(_numbers(content, "coarse_labels", len(pixels), where))
+    columns = {"coarse_label": np.concatenate(coarse).astype(np.str_)} if coarse else {}
     return Part(np.concatenate(images), np.concatenate(labels), found=(32, 32), columns=columns)
+
+
+def _numbers(content: dict[str, Any], key: str, count: int, where: Path) -> Labels:
+    values = content.get(key, [])
+    if not isinstance(values, list) or not all(
+        isinstance(value, int) and abs(value) < 2**31 for value in values
+    ):
+        raise damaged(where, f"expected `{key}`, a list of whole numbers")
+    return as_labels(np.array(values, np.int64), count, where)
 
 
 def _images(content: dict[str, Any], where: Path) -> Bytes:
     data = content.get("data")
-    if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.shape[1:] == (3072,)):
+    if (
+        not isinstance(data, np.ndarray)
+        or data.dtype != np.uint8
+        or data.shape[1:] != (3072,)
+        or len(data) == 0
+    ):
         raise damaged(where, "expected `data`, a uint8 array of 3072 columns")
     return np.ascontiguousarray(data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+# Pickles -----------------------------------------------------------------------------------------
 
 
 def _unpickle(data: bytes, where: Path) -> dict[str, Any]:
     try:
         # latin1: the files were written by Python 2, whose byte strings hold the pixels.
         content = _ArraysOnly(io.BytesIO(data), encoding="latin1").load()
+        if not isinstance(content, dict):
+            raise pickle.UnpicklingError(f"expected a dictionary, found {type(content).__name__}")
+        return {
+            str(key): value.array() if isinstance(value, _Array) else value
+            for key, value in content.items()
+        }
     except _ForbiddenError as error:
         raise AccordError(
             f"{where}: this pickle asks for {error}, which a CIFAR file never needs; it is refused "
@@ -131,21 +154,38 @@ def _unpickle(data: bytes, where: Path) -> dict[str, Any]:
         ) from None
     except _MALFORMED as error:
         raise damaged(where, error) from None
-    if not isinstance(content, dict):
-        raise damaged(where, f"expected a dictionary, found {type(content).__name__}")
-    return {k.decode("latin1") if isinstance(k, bytes) else str(k): v for k, v in content.items()}
 
 
 class _ForbiddenError(Exception):
     """A pickle names something other than a plain array; deliberately no UnpicklingError."""
 
 
-def _dtype(name: str, align: int = 0, copy: int = 0) -> np.dtype[Any]:
-    # Python 2 wrote the flags as integers, which new NumPy versions no longer take.
-    dtype = np.dtype(name, align=bool(align), copy=bool(copy))
-    if dtype.kind not in "iub":
-        raise _ForbiddenError(f"an array of type {name}")
-    return dtype
+class _Type:
+    """Stands in for numpy.dtype, which trusts the state it is given and can be crashed by it."""
+
+    def __init__(self, name: str, *_: object) -> None:
+        if not re.fullmatch("[uib][1248]", name):
+            raise _ForbiddenError(f"an array of type {name}")
+        self.name, self.order = name, "="
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.order = state[1]
+
+
+class _Array:
+    """Stands in for numpy.ndarray, for the same reason; `array` makes a real one, checked."""
+
+    def __init__(self, *_: object) -> None:
+        self._state: tuple[Any, ...] = ()
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._state = state
+
+    def array(self) -> NDArray[Any]:
+        _, shape, kind, fortran, raw = self._state
+        data = raw.encode("latin1") if isinstance(raw, str) else raw
+        dtype = np.dtype(kind.name).newbyteorder(kind.order)
+        return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _encode(text: str, encoding: str) -> bytes:
@@ -155,22 +195,17 @@ def _encode(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-# NumPy moved these between versions 1 and 2, so they are taken from live objects, not imported.
-_RECONSTRUCT = np.zeros(0).__reduce__()[0]
-_SCALAR = np.int64(0).__reduce__()[0]
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy.core.multiarray", "scalar"): _SCALAR,
-    ("numpy._core.multiarray", "scalar"): _SCALAR,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _Array,  # NumPy 1
+    ("numpy._core.multiarray", "_reconstruct"): _Array,  # NumPy 2
+    ("numpy", "ndarray"): _Array,  # the first argument of _reconstruct
+    ("numpy", "dtype"): _Type,
     ("_codecs", "encode"): _encode,
 }
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Builds dictionaries, lists, text, numbers and NumPy arrays; refuses every other name."""
+    """Builds dictionaries, lists, text, numbers and arrays; refuses every other name."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:

@@ -98,7 +98,9 @@ def open_deal(path: Path) -> Deal:
 
 def deal_key(dataset: Dataset, data: DataConfig, config: PartitionConfig, seed: int) -> str:
     """Names a deal: the content of the source and everything that decides who gets what."""
-    text = f"{dataset.folder.name} {data.model_dump_json()} {config.model_dump_json()} {seed}"
+    # Not the path: the cache's name stands for the content, wherever that is.
+    data_text = data.model_dump_json(exclude={"path"})
+    text = f"{dataset.folder.name} {data_text} {config.model_dump_json()} {seed}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

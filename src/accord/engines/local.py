@@ -53,8 +53,7 @@ def execute(
             if not pool.free():
                 break
         if pool.busy():
-            for message in pool.messages():
-                _hear(owners[id(message.job)], message, watcher)
+            pool.hear(lambda message: _hear(owners[id(message.job)], message, watcher))
 
 
 def _hear(run: TrialRun, message: Message, watcher: Watcher) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -27,13 +27,16 @@ class Message:
     body: dict[str, Any]
 
 
+Handler = Callable[[Message], None]
+
+
 class Pool(Protocol):
     """Takes jobs while it has a free worker, and tells what becomes of them."""
 
     def free(self) -> int: ...
     def busy(self) -> int: ...
     def start(self, job: Job) -> None: ...
-    def messages(self) -> Iterator[Message]: ...
+    def hear(self, handle: Handler) -> None: ...
     def close(self) -> None: ...
 
 
@@ -52,31 +55,18 @@ class InProcess:
     def start(self, job: Job) -> None:
         self._job = job
 
-    def messages(self) -> Iterator[Message]:
-        """Does the job in a thread, so that its news can be shown while it runs."""
+    def hear(self, handle: Handler) -> None:
+        """Does the job here and now; a debugger sees every frame from the command to the loss."""
         job = self._job
         if job is None:
             return
-        told: queue.Queue[Message] = queue.Queue()
-
-        def work() -> None:
-            try:
-                result = perform(
-                    job.kind, job.args, lambda news: told.put(Message(job, "news", news))
-                )
-                told.put(Message(job, "done", {"result": result}))
-            except Exception as error:  # the same boundary as a worker process has
-                told.put(Message(job, "failed", failure(error)))
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        while True:
-            message = told.get()
-            if message.kind != "news":
-                self._job = None
-            yield message
-            if message.kind != "news":
-                return
+        try:
+            result = perform(job.kind, job.args, lambda news: handle(Message(job, "news", news)))
+            ended = Message(job, "done", {"result": result})
+        except Exception as error:  # the same boundary as a worker process has
+            ended = Message(job, "failed", failure(error))
+        self._job = None
+        handle(ended)
 
     def close(self) -> None:
         pass
@@ -100,8 +90,8 @@ class Processes:
         worker = next(worker for worker in self._workers if worker.job is None)
         worker.give(job)
 
-    def messages(self) -> Iterator[Message]:
-        """News until at least one job has ended."""
+    def hear(self, handle: Handler) -> None:
+        """Passes on what the workers say, until at least one job has ended."""
         while True:
             worker, body = self._told.get()
             if worker not in self._workers:
@@ -115,7 +105,7 @@ class Processes:
                 continue
             if kind != "news":
                 worker.job = None
-            yield Message(job, kind, body)
+            handle(Message(job, kind, body))
             if kind != "news" and self._told.empty():
                 return
 
@@ -172,7 +162,7 @@ class _Worker:
             self.process.stdin.write(json.dumps({"kind": job.kind, "args": job.args}) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # it died between two jobs: its end is heard, and the job reported, in messages()
+            pass  # it died between two jobs: its end is heard, and the job reported, in hear()
 
     def obituary(self) -> str:
         """Why it died, as far as one can tell from outside."""
