@@ -1,7 +1,8 @@
 """Microseconds per image and view on one thread: each augmentation set, then each of its steps.
 
-Run with `python benchmarks/views.py`. Times are the best of several, as other load only adds. The
-steps run on as many images as `augment` takes at once.
+`python -m benchmarks views` times the sets, `python -m benchmarks.views` the steps as well. Times
+are the best of several, as other load only adds. The steps run on as many images as `augment` takes
+at once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from accord.data import colour
 from accord.data.crop import crop, draw_boxes
 from accord.data.views import VALUES_AT_ONCE, augment, augmentations, normalise
 from accord.randomness import torch_generator
+from benchmarks.figure import Figure
 
+TARGET = 40.0  # µs
 IMAGES, VIEWS, SIZE, CHANNELS = 128, 2, 32, 3
 PART = VALUES_AT_ONCE // (SIZE * SIZE * CHANNELS)
 MEAN, STD = (0.5,) * CHANNELS, (0.25,) * CHANNELS
@@ -72,17 +75,33 @@ def steps() -> dict[str, Callable[[], object]]:
     }
 
 
-def main() -> None:
-    torch.set_num_threads(1)
+def sets() -> dict[str, Callable[[], object]]:
+    """Each augmentation set on a batch."""
     generator = torch_generator(0, "benchmark")
     images = torch.randint(256, (IMAGES, SIZE, SIZE, CHANNELS), generator=generator).byte()
+    return {
+        name: partial(augment, images, augmentations.get(name), VIEWS, generator, MEAN, STD)
+        for name in augmentations
+    }
+
+
+def measure() -> list[Figure]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    figures = []
+    for name, run in sets().items():
+        taken = microseconds(run, IMAGES * VIEWS)
+        shown = f"{taken:.1f} µs per image and view"
+        figures.append(Figure(f"views, {name}", shown, f"≤ {TARGET:.0f} µs", taken <= TARGET))
+    torch.set_num_threads(threads)
+    return figures
+
+
+def main() -> None:
+    torch.set_num_threads(1)
     print(f"{IMAGES} images, {VIEWS} views, {SIZE}×{SIZE}×{CHANNELS}: µs per image and view")
-    for name in augmentations:
-        taken = microseconds(
-            partial(augment, images, augmentations.get(name), VIEWS, generator, MEAN, STD),
-            IMAGES * VIEWS,
-        )
-        print(f"  {name:<18}{taken:6.2f}")
+    for name, run in sets().items():
+        print(f"  {name:<18}{microseconds(run, IMAGES * VIEWS):6.2f}")
     print("steps")
     for name, step in steps().items():
         print(f"  {name:<18}{microseconds(step, PART):6.2f}")

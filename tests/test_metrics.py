@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import warnings
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, log_loss
 
-from accord.metrics import measure
+from accord.metrics import Tally, measure
 from accord.randomness import torch_generator
 
 
@@ -111,3 +112,60 @@ def test_wrong_shapes_and_labels_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         measure(scores, labels, 2)
+
+
+# --- tallies -----------------------------------------------------------------------------------
+
+
+def scored(seed: int, n: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rng = torch_generator(seed, "tally")
+    labels = torch.randint(classes, (n,), generator=rng)
+    return 3 * torch.randn(n, classes, generator=rng), labels
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 99), classes=st.integers(2, 6), data=st.data())
+def test_blocks_add_up_to_the_whole(seed: int, classes: int, data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 20), min_size=1, max_size=6))
+    scores, labels = scored(seed, sum(sizes), classes)
+    blocks = zip(torch.split(scores, sizes), torch.split(labels, sizes), strict=True)
+    found = Tally.sum(Tally.of(*block, classes) for block in blocks)
+    whole = Tally.of(scores, labels, classes)
+    assert torch.equal(found.confusion, whole.confusion)
+    torch.testing.assert_close(found.gaps, whole.gaps, rtol=0, atol=1e-9)
+    assert found.loss == pytest.approx(whole.loss, rel=1e-12)
+    assert found.metrics().accuracy == measure(scores, labels, classes).accuracy
+
+
+def test_a_tally_by_hand() -> None:
+    found = Tally.of(logits((0.9, 0.1), (0.7, 0.3), (0.7, 0.3)), torch.tensor([0, 0, 1]), 2)
+    assert found.confusion.tolist() == [[2, 0], [1, 0]]
+    assert found.loss == pytest.approx(-math.log(0.9) - math.log(0.7) - math.log(0.3))
+    # 0.9 falls in ((14−1)/15, 14/15], 0.7 in ((11−1)/15, 11/15]: counted from 0, 13 and 10.
+    assert found.gaps.nonzero().flatten().tolist() == [10, 13]
+    assert found.gaps[13].item() == pytest.approx(1 - 0.9)
+    assert found.gaps[10].item() == pytest.approx((1 - 0.7) + (0 - 0.7))
+
+
+def test_gaps_of_one_bin_cancel_across_blocks() -> None:
+    # Half right at 0.5 + ε: calibrated together, though neither image is alone.
+    scores = logits((0.51, 0.49), (0.51, 0.49))
+    blocks = [Tally.of(scores[i : i + 1], torch.tensor([i]), 2) for i in range(2)]
+    assert Tally.sum(blocks).metrics().ece == pytest.approx(0.01)
+    assert min(block.metrics().ece for block in blocks) > 0.48
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 999), n=st.integers(1, 50), classes=st.integers(2, 6))
+def test_a_tally_comes_back_from_json_exactly(seed: int, n: int, classes: int) -> None:
+    tally = Tally.of(*scored(seed, n, classes), classes)
+    found = Tally.from_json(json.loads(json.dumps(tally.to_json())))
+    assert torch.equal(found.confusion, tally.confusion)
+    assert torch.equal(found.gaps, tally.gaps)
+    assert (found.confusion.dtype, found.gaps.dtype) == (tally.confusion.dtype, tally.gaps.dtype)
+    assert found.loss == tally.loss
+    assert found.metrics() == tally.metrics()
+
+
+def test_the_highest_score_wins_by_however_little() -> None:
+    assert measure(torch.tensor([[0.0, 1e-20]]), torch.tensor([1]), 2).accuracy == 1

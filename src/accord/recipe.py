@@ -143,8 +143,10 @@ def _normal(raw: Spec) -> Spec:
     return normal
 
 
-def _read(name: str, folder: Path) -> Spec:
+def _read(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Spec:
     """A recipe's raw mapping, bases merged in."""
+    if name in heirs:
+        raise AccordError(f"recipe {name!r} extends itself: {' → '.join((*heirs, name))}.")
     if name.endswith((".yaml", ".yml")):
         raw = read_yaml(folder / name)
     else:
@@ -152,8 +154,8 @@ def _read(name: str, folder: Path) -> Spec:
     raw = _normal(raw)
     base = raw.pop("extends", None)
     if base is not None:
-        inherited = {k: v for k, v in _read(base, folder).items() if k not in ("alias", "about")}
-        raw = merge(inherited, raw)
+        inherited = _read(str(base), folder, (*heirs, name))
+        raw = merge({k: v for k, v in inherited.items() if k not in ("alias", "about")}, raw)
     unknown = sorted(set(raw) - set(keys(Recipe)))
     if unknown:
         raise AccordError(

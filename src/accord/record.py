@@ -150,17 +150,19 @@ class Record:
             ) from None
         return lock
 
-    def adopt(self, study: Study) -> None:
-        """Makes this the record of `study`; refuses the record of another one."""
-        path = self.path / "study.yaml"
-        if path.exists():
+    def refuse_another(self, study: Study) -> None:
+        """A folder that holds another study's record, or no record at all, is left alone."""
+        if (self.path / "study.yaml").exists():
             _refuse_another(self.asked(), study.resolved, self.path)
         elif any(p.name != ".lock" for p in self.path.iterdir()):
             raise AccordError(
                 f"{self.path} holds files but no study.yaml: it is not a run directory. Choose "
                 "another folder with --out."
             )
-        write_atomic(path, to_yaml(study.resolved).encode())
+
+    def adopt(self, study: Study) -> None:
+        """Makes this the record of `study`."""
+        write_atomic(self.path / "study.yaml", to_yaml(study.resolved).encode())
 
     def asked(self) -> dict[str, Any]:
         """The study as it was last asked."""

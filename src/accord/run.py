@@ -16,7 +16,7 @@ from accord.data.datasets import load as load_dataset
 from accord.data.deal import Deal, deal_key, make_deal
 from accord.data.images import Dataset
 from accord.data.settings import DataConfig
-from accord.engines.local import Watcher, execute
+from accord.engines.local import Watcher, execute, release
 from accord.engines.pool import make_pool
 from accord.engines.trialrun import TrialRun, choose_device
 from accord.errors import AccordError
@@ -50,6 +50,8 @@ def run(
     plan = Plan(checked, Path(data_root) if data_root else None, watcher.tell)
     try:
         with record.lock():
+            record.refuse_another(checked)
+            plan.check()  # mistakes show before the record becomes this study's
             record.adopt(checked)
             runs = plan.runs(record)
             _execute(runs, record, count, watcher)
@@ -64,6 +66,7 @@ def run(
 
 
 def _execute(runs: list[TrialRun], record: Record, workers: int, watcher: Watcher) -> None:
+    release(runs)  # a former run may have ended between its last result and its tidying
     todo = [run for run in runs if not run.over]
     if not todo:
         return
@@ -120,6 +123,16 @@ class Plan:
             self._deals[key] = make_deal(dataset, data, partition, trial.seed)
         return key, self._deals[key]
 
+    def check(self) -> None:
+        """Finds every image, deals them all out, and tries each recipe on its net."""
+        seen = set()
+        for trial in self.study.trials():
+            _, deal = self.deal(trial)
+            kind = f"{trial.setup.net} {trial.recipe.training} {len(deal.classes)}"
+            if kind not in seen:
+                brief(trial, deal)
+            seen.add(kind)
+
     def runs(self, record: Record) -> list[TrialRun]:
         """One run per trial, those that are finished already included."""
         prepared: list[TrialRun] = []
@@ -133,11 +146,7 @@ class Plan:
             one = TrialRun(trial, folder, training, deal, path, twin)
             if folder.info().get("status") == "finished" and not one.measuring.missing():
                 one.stage = "finished"
-            elif twin is None:
-                brief(trial, deal)  # a recipe that does not fit the net is told before training
             prepared.append(one)
-        for one in prepared:
-            one.shared = any(other.twin is one and not other.over for other in prepared)
         return prepared
 
 

@@ -142,7 +142,7 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     fusions = _fusions(raw.get("fusions"))
     resolved = {
         **options.model_dump(mode="json"),
-        **_resolved_sections(setups),
+        **_resolved_sections(sections, setups),
         "recipes": [recipe.model_dump(mode="json", exclude_none=True) for recipe in recipes],
         "fusions": list(fusions),
     }
@@ -218,13 +218,14 @@ def takes_list(name: str) -> bool:
     return "tuple" in str(annotation) or any("tuple" in str(a) for a in get_args(annotation))
 
 
-def _resolved_sections(setups: Sequence[tuple[dict[str, Any], Setup]]) -> dict[str, Any]:
+def _resolved_sections(
+    raw: dict[str, dict[str, Any]], setups: Sequence[tuple[dict[str, Any], Setup]]
+) -> dict[str, Any]:
     """The sections with defaults filled in and the axes as lists again."""
     sections: dict[str, Any] = setups[0][1].model_dump(mode="json")
     if "partition.scheme" in setups[0][0]:
         # Each scheme has keys of its own; the first one's defaults would not fit the others.
-        written = setups[0][1].partition.model_dump(mode="json", exclude_unset=True)
-        sections["partition"] = {**written}
+        sections["partition"] = dict(raw["partition"])
     for name in setups[0][0]:
         section, key = name.split(".")
         sections[section][key] = list(dict.fromkeys(axes[name] for axes, _ in setups))

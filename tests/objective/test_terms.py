@@ -209,7 +209,8 @@ def test_separation_of_orthogonal_prototypes_by_hand() -> None:
 
 def test_separation_reaches_prototypes_and_not_features() -> None:
     features, P = noise(0, 4, 3).requires_grad_(), noise(1, 2, 3).requires_grad_()
-    Separation()(batch_of(features, torch.tensor([0, 1, 1, 0]), prototypes=P)).backward()
+    loss = Separation()(batch_of(features, torch.tensor([0, 1, 1, 0]), prototypes=P))
+    loss.backward()  # type: ignore[no-untyped-call]
     assert features.grad is None
     assert P.grad is not None
     assert bool((P.grad != 0).any())

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from accord.config import Config
+from accord.data.known import DATASETS
 from accord.data.views import augmentations
 
 
@@ -35,6 +36,12 @@ class DataConfig(Config):
     @classmethod
     def _size_alone(cls, value: Any) -> Any:
         return {"size": value} if isinstance(value, int) else value
+
+    @field_validator("name")
+    @classmethod
+    def _known_dataset(cls, value: str) -> str:
+        DATASETS.get(value)
+        return value
 
     @field_validator("augment")
     @classmethod

@@ -40,7 +40,7 @@ def execute(
             run.advance()
             if run.over:
                 waiting.remove(run)
-                _release(runs)
+                release(runs)
                 on_result()
                 watcher.finished(run)
                 continue
@@ -95,7 +95,7 @@ def _explained(body: dict[str, Any]) -> str:
     return str(body["message"])
 
 
-def _release(runs: list[TrialRun]) -> None:
+def release(runs: list[TrialRun]) -> None:
     """A trial whose twins are all over need no longer keep its earlier checkpoints."""
     for run in runs:
         run.shared = any(other.twin is run and not other.over for other in runs)

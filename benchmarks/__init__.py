@@ -1,0 +1,1 @@
+"""Speed, memory and scale, as ratios within one run: `python -m benchmarks`."""

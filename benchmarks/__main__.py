@@ -1,0 +1,35 @@
+"""`python -m benchmarks` runs all benchmarks, `python -m benchmarks step views` those two."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from benchmarks import memory, overhead, step, views
+from benchmarks.figure import Figure, show
+
+BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
+    "step": step.measure,
+    "overhead": overhead.measure,
+    "memory": memory.measure,
+    "views": views.measure,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))
+    names = parser.parse_args().names or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown {', '.join(unknown)}; expected {', '.join(BENCHMARKS)}")
+    figures = []
+    for name in names:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        figures += BENCHMARKS[name]()
+    show(figures)
+
+
+if __name__ == "__main__":
+    main()

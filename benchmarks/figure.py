@@ -1,0 +1,30 @@
+"""What a benchmark gives: a measured figure beside its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from accord.tables import plain_table
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`holds` is None where there is no target, only something worth knowing."""
+
+    name: str
+    measured: str
+    target: str = ""
+    holds: bool | None = None
+
+    @property
+    def verdict(self) -> str:
+        return "" if self.holds is None else "holds" if self.holds else "MISSED"
+
+
+def show(figures: Iterable[Figure]) -> None:
+    rows = [(figure.name, figure.measured, figure.target, figure.verdict) for figure in figures]
+    # A width of its own: piped into a file, a table must not be folded at 80 columns.
+    Console(width=120).print(plain_table(("benchmark", "measured", "target", "verdict"), rows))

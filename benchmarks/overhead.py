@@ -1,0 +1,98 @@
+"""The share of a client's time that is not spent on forward, loss, backward and optimiser step.
+
+That is augmentation, batching, telemetry, checkpoints and the upload with its moments, in the very
+job that a worker does: `perform("train", …)`. The net tells by hooks when it is at work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from functools import partial
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from accord.client import Training
+from accord.engines import jobs
+from accord.messages import Upload
+from accord.objective import Batch
+from benchmarks.figure import Figure
+from benchmarks.workspace import random_images, ready_trial, workspace
+
+TARGET = 0.10
+IMAGES, EPOCHS, CHECKPOINTS = 2_000, 5, (5,)
+REPEATS = 3
+Spent = defaultdict[str, float]  # seconds by kind
+
+
+class Watched(Training):
+    """A `Training` that notes where its time goes; it trains exactly as ever."""
+
+    def __init__(self, spent: Spent, *args: Any) -> None:
+        super().__init__(*args)
+        self.spent = spent
+        self.mark = 0.0
+        self.net.register_forward_pre_hook(lambda *_: self._begin())
+        self.net.register_forward_hook(lambda net, *_: self._end("net") if net.training else None)
+        self.optimiser.register_step_post_hook(lambda *_: self._end("net"))
+
+    def _begin(self) -> None:
+        self.mark = time.perf_counter()
+
+    def _end(self, kind: str) -> None:
+        self.spent[kind] += time.perf_counter() - self.mark
+
+    def _batch(self, positions: Tensor, draws: torch.Generator) -> Batch:
+        before, began = self.spent["net"], time.perf_counter()
+        batch = super()._batch(positions, draws)
+        inside = self.spent["net"] - before
+        self.spent["views and batching"] += time.perf_counter() - began - inside
+        self._begin()  # of loss, backward, clipping and step, which follow
+        return batch
+
+    def upload(self) -> Upload:
+        began = time.perf_counter()
+        upload = super().upload()
+        self.spent["moments of the upload"] += time.perf_counter() - began
+        return upload
+
+
+def measure() -> list[Figure]:
+    found = [_one_client() for _ in range(REPEATS)]
+    outside = median(1 - spent["net"] / spent["all"] for spent in found)
+    figures = [
+        Figure(
+            f"client outside the net, resnet10, {IMAGES:,} images, {EPOCHS} epochs",
+            f"{outside:.1%} of its time",
+            f"≤ {TARGET:.0%}",
+            outside <= TARGET,
+        )
+    ]
+    for kind in ("views and batching", "moments of the upload"):
+        share = median(spent[kind] / spent["all"] for spent in found)
+        figures.append(Figure(f"  of which {kind}", f"{share:.1%}"))
+    return figures
+
+
+def _one_client() -> Spent:
+    """Seconds by kind; `all` is the wall time of the whole job."""
+    spent: Spent = defaultdict(float)
+    with workspace() as folder, mock.patch.object(jobs, "Training", partial(Watched, spent)):
+        study = {
+            "name": "overhead",
+            "data": {**random_images(folder, train=IMAGES, test=10), "augment": "reference"},
+            "partition": {"scheme": "iid", "clients": 1},
+            "net": {"backbone": "resnet10"},
+            "budget": {"epochs": EPOCHS, "checkpoints": list(CHECKPOINTS)},
+            "recipes": "fafi",
+            "bounds": False,
+        }
+        job = ready_trial(study, folder / "record").ready[0]
+        began = time.perf_counter()
+        jobs.perform(job.kind, job.args, lambda _: None)
+        spent["all"] = time.perf_counter() - began
+    return spent

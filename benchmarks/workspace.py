@@ -1,0 +1,59 @@
+"""What benchmarks work on: random images in a temporary folder, and trials that are ready to train.
+
+Time and memory do not depend on what is in the pictures, so no dataset is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accord.engines.trialrun import TrialRun
+from accord.randomness import numpy_generator
+from accord.record import Record
+from accord.run import Plan
+from accord.study import load_study
+
+SIZE, CHANNELS, CLASSES = 32, 3, 10
+
+
+@contextmanager
+def workspace() -> Iterator[Path]:
+    """A folder for everything a benchmark writes, decoded images included; gone afterwards."""
+    before = os.environ.get("ACCORD_CACHE")
+    with tempfile.TemporaryDirectory(prefix="accord-benchmark-") as name:
+        os.environ["ACCORD_CACHE"] = str(Path(name) / "decoded")
+        try:
+            yield Path(name)
+        finally:
+            os.environ.pop("ACCORD_CACHE")
+            if before is not None:
+                os.environ["ACCORD_CACHE"] = before
+
+
+def random_images(folder: Path, train: int, test: int) -> dict[str, Any]:
+    """An .npz of noise with equally frequent labels, as the section `data` of a study."""
+    draws = numpy_generator(0, "benchmark", "images")
+    path = folder / "random.npz"
+    parts: dict[str, Any] = {}
+    for part, count in (("train", train), ("test", test)):
+        shape = (count, SIZE, SIZE, CHANNELS)
+        parts[f"x_{part}"] = draws.integers(256, size=shape, dtype=np.uint8)
+        parts[f"y_{part}"] = np.arange(count) % CLASSES
+    np.savez(path, **parts)
+    return {"name": "npz", "path": str(path)}
+
+
+def ready_trial(study: dict[str, Any], folder: Path) -> TrialRun:
+    """The first trial of `study`, briefed, its training jobs waiting in `ready`."""
+    plan = Plan(load_study(study), None, lambda line: print(line, file=sys.stderr))
+    run = plan.runs(Record(folder))[0]
+    run.advance()
+    return run

@@ -1,0 +1,41 @@
+"""What all tests share: a cache of their own, and the smallest study that is still real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither read nor fill the user's cache; worker processes inherit it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ACCORD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("ACCORD_DATA", raising=False)
+        yield
+
+
+@pytest.fixture
+def study() -> dict[str, Any]:
+    """Digits, three clients, a small net, seconds to run. Tests change what they are about."""
+    return {
+        "name": "tiny",
+        "data": {"name": "digits", "train_limit": 150, "test_limit": 60},
+        "partition": {"alpha": 0.5, "clients": 3},
+        "net": {"backbone": "conv4"},
+        "budget": {"epochs": 2, "batch": 32},
+        "recipes": ["fafi"],
+        "bounds": False,
+    }
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The real CIFAR-10 and SVHN, where this machine has them."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not (folder / "cifar10-train.parquet").exists():
+        pytest.skip(f"needs the real images in {folder}")
+    return folder

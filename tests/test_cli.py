@@ -1,0 +1,244 @@
+"""The command line as a person or a script meets it: exit codes, plain text, no tracebacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from accord.cli import main
+from accord.record import Record
+from records import timeless
+
+Raw = dict[str, Any]
+Refused = Callable[..., None]
+
+
+def accord(
+    *words: str | Path, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "accord.cli", *map(str, words)]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **environment}
+    )
+
+
+@pytest.fixture
+def file(study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(study))
+    return path
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
+    """The same without a process of its own: exit code 2, a sentence or two, no traceback."""
+
+    def check(*words: str | Path, said: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["accord", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        error = capsys.readouterr().err
+        assert ended.value.code == 2, error
+        assert said in error
+        assert "Traceback" not in error
+        assert error.count("\n") <= 4
+
+    return check
+
+
+def test_a_run_ends_with_a_table_and_where_the_record_is(file: Path, tmp_path: Path) -> None:
+    done = accord("run", file, "--workers", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy %" in done.stdout
+    assert "fafi" in done.stdout
+    assert "record: runs/tiny" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr  # piped: no colours, no bars
+    assert (tmp_path / "runs/tiny/results.csv").exists()
+    again = accord("results", tmp_path / "runs/tiny", "--json")
+    rows = json.loads(again.stdout)["rows"]
+    assert [row["recipe"] for row in rows] == ["fafi"]
+
+
+def test_overrides_options_and_quiet(file: Path, tmp_path: Path) -> None:
+    words = ("budget.epochs=1", "seeds=[0,1]", "--out", tmp_path / "r", "--workers", "1", "--quiet")
+    done = accord("run", file, *words)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert {row["epoch"] for row in timeless(tmp_path / "r")} == {"1"}
+    assert "over 2 seeds" in done.stdout
+
+
+def test_a_failed_trial_gives_exit_code_1(file: Path, tmp_path: Path) -> None:
+    words = ("budget.lr=1e30", "budget.clip=null", "recipes=[ce-ensemble]", "--workers", "1")
+    done = accord("run", file, *words, "--out", tmp_path / "r")
+    assert done.returncode == 1
+    assert "failed: ce-ensemble" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_dry_run_shows_trials_and_costs_and_writes_nothing(file: Path, tmp_path: Path) -> None:
+    done = accord("run", file, "--dry-run", "recipes=[fafi,ce-ensemble,fedavg-once]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3 trials" in done.stdout
+    assert "shares a training above" in done.stdout
+    for word in ("time: about", "memory: about", "record: about", "MB up"):
+        assert word in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["study.yaml"]
+
+
+def test_mistakes_in_a_study_give_exit_code_2(file: Path, tmp_path: Path, refused: Refused) -> None:
+    refused("run", file, "budget.epoch=3", said="did you mean 'epochs'")
+    refused("run", file, "recipes=[faffi]", said="did you mean 'fafi'")
+    refused("run", file, "data.name=cifr10", said="did you mean 'cifar10'")
+    refused("run", file, "partition.alpha=0", said="greater than 0")
+    refused("run", file, "budget.lr=.nan", said="finite")
+    refused("run", file, "partition.clients=1000", "--out", tmp_path / "r", said="1,000 clients")
+    refused("run", file, "--workers", "0", said="--workers")
+    refused("run", file, "device=cuda:7", said="device 'cuda:7'")
+    refused("run", file, "device=warp", said="device 'warp'")
+    refused("run", tmp_path / "none.yaml", said="does not exist")
+    refused("results", tmp_path / "none", said="not a run directory")
+    refused("results", tmp_path, said="no study.yaml")
+    refused("recipes", "faffi", said="did you mean 'fafi'")
+    refused("run", file, "--data-root", tmp_path / "none", "data.name=cifar10", said="none")
+    refused("data", "--download", "digitz", said="digits")
+
+
+def test_a_missing_dataset_says_which_file_goes_where(
+    file: Path, tmp_path: Path, refused: Refused
+) -> None:
+    refused(
+        "run", file, "data.name=svhn", "--data-root", tmp_path, said="train_32x32.mat"
+    )  # fmt: skip
+
+
+def test_a_damaged_source_is_named(file: Path, tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "cifar10-train.parquet").write_bytes(b"PAR1 but not really")
+    (tmp_path / "cifar10-test.parquet").write_bytes(b"")
+    refused("run", file, "data.name=cifar10", "--data-root", tmp_path, said="cifar10-train.parquet")
+
+
+def test_a_run_directory_of_another_study_is_refused(
+    file: Path, tmp_path: Path, refused: Refused
+) -> None:
+    out = ("--out", tmp_path / "r", "--workers", "1")
+    assert accord("run", file, *out).returncode == 0
+    before = timeless(tmp_path / "r")
+    refused("run", file, "name=other", *out, said="another study: name was 'tiny'")
+    refused("run", file, "budget.lr=0.5", *out, said="budget.lr was 0.05")
+    refused("run", file, "budget.checkpoints=[1]", *out, said="budget.checkpoints was [2]")
+    refused("run", file, "net.backbone=resnet10", *out, said="net.backbone was 'conv4'")
+    refused("run", file, "recipes=[{use: fafi, views: 1}]", *out, said="recipe 'fafi' with another")
+    assert timeless(tmp_path / "r") == before
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers/thesis.txt").write_text("mine")
+    refused("run", file, "--out", tmp_path / "papers", said="not a run directory")
+
+
+def test_a_damaged_record_is_named_and_nothing_is_lost(
+    file: Path, tmp_path: Path, refused: Refused
+) -> None:
+    out = tmp_path / "r"
+    assert accord("run", file, "--out", out, "--workers", "1").returncode == 0
+    (trial,) = Record(out).trials()
+    for name in ("trial.json", "measures.json"):
+        content = (trial.path / name).read_bytes()
+        (trial.path / name).write_bytes(content[: len(content) // 2])
+        refused("results", out, said=name)
+        refused("run", file, "--out", out, said=name)
+        (trial.path / name).write_bytes(content)
+    upload = trial.path / "uploads" / "client-1.safetensors"
+    content = upload.read_bytes()
+    upload.write_bytes(content[:-7])
+    refused("run", file, "fusions=[outputs]", "--out", out, said="client-1.safetensors")
+    upload.write_bytes(content)
+    (out / "study.yaml").write_text("name: [")
+    refused("run", file, "--out", out, said="study.yaml is damaged")
+
+
+def test_an_output_folder_that_cannot_be_written(
+    file: Path, tmp_path: Path, refused: Refused
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    refused("run", file, "--out", tmp_path / "taken", said="taken")
+    refused("run", file, "--out", "/proc/accord", said="/proc/accord")
+
+
+def test_a_full_disk_is_told_and_the_run_goes_on_later(
+    file: Path, tmp_path: Path, refused: Refused
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a small file system can be mounted by root only")
+    try:
+        words = ("run", file, "--out", small / "r", "--workers", "2", "--quiet")
+        refused(*words, "seeds=[0,1,2]", said="No space left on device")
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        assert accord(*words, "seeds=[0,1,2]").returncode == 0
+        assert len(timeless(small / "r")) == 3
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_two_processes_cannot_write_one_record(
+    file: Path, tmp_path: Path, refused: Refused
+) -> None:
+    with Record(tmp_path / "r").lock():
+        refused("run", file, "--out", tmp_path / "r", said="being written by another process")
+    assert accord("run", file, "--out", tmp_path / "r", "--workers", "1").returncode == 0
+
+
+def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(file: Path, tmp_path: Path) -> None:
+    import psutil
+
+    words = ("budget.epochs=150", "seeds=[0,1]", "--workers", "2", "--out", tmp_path / "r")
+    command = [sys.executable, "-m", "accord.cli", "run", str(file), *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 90
+    # A worker writes events once it trains: only then is a death that of a client.
+    while not list(tmp_path.glob("r/trials/*/events.jsonl")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    workers = psutil.Process(process.pid).children()
+    assert len(workers) == 2
+    workers[0].kill()
+    out, error = process.communicate(timeout=240)
+    assert process.returncode == 1, error
+    assert "its worker process was killed by SIGKILL" in out
+    assert "client" in out
+    rows = timeless(tmp_path / "r")
+    assert len(rows) == 1  # the other seed
+    assert accord("run", file, *words).returncode == 0  # and then both
+    assert len(timeless(tmp_path / "r")) == 2
+
+
+def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path) -> None:
+    recipes = accord("recipes")
+    assert recipes.returncode == 0
+    for name in ("fafi", "OursV4", "ce-ensemble", "fedavg-once", "central", "local-only"):
+        assert name in recipes.stdout
+    one = accord("recipes", "OursV7")
+    assert "etf-fixed" in one.stdout
+    assert "balance.lambda" in one.stdout
+    data = accord("data", "--data-root", tmp_path)
+    assert data.returncode == 0
+    for name in ("digits", "mnist", "cifar100", "tiny-imagenet", "folder", "npz", "parquet"):
+        assert name in data.stdout
+    assert any(row["name"] == "digits" for row in json.loads(accord("data", "--json").stdout))
+    doctor = accord("doctor")
+    assert doctor.returncode == 0
+    for word in ("Python", "torch", "cores", "memory", "disk", "datasets", "notebook"):
+        assert word in doctor.stdout

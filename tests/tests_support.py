@@ -1,0 +1,69 @@
+"""Real digits and briefings for tests that need neither a record nor an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from accord.budget import Budget
+from accord.data.images import Bytes, Labels
+from accord.data.imageset import ImageSet
+from accord.messages import NET, Briefing, BriefingHeader, NetHeader, prefixed
+from accord.nets.prototypes import fresh_net
+from accord.objective import anchor_kinds
+from accord.parts import make_part
+from accord.randomness import torch_generator
+from accord.recipe import resolve
+
+CLASSES = tuple(str(digit) for digit in range(10))
+
+
+@cache
+def digits() -> tuple[Bytes, Labels]:
+    bunch = load_digits()
+    images = np.round(bunch.images * (255 / 16)).astype(np.uint8)[..., None]
+    return images, bunch.target.astype(np.int64)
+
+
+def images_of(labels: Sequence[int]) -> ImageSet:
+    """Real digits with these labels, in this order; no image twice."""
+    images, targets = digits()
+    left = {label: list(np.flatnonzero(targets == label)) for label in set(labels)}
+    rows = np.array([left[label].pop(0) for label in labels], dtype=np.int64)
+    return ImageSet(images, rows, np.array(labels, dtype=np.int64))
+
+
+def brief_for(
+    recipe: str,
+    *,
+    seed: int = 0,
+    backbone: str = "conv4",
+    change: dict[str, Any] | None = None,
+    **budget: Any,
+) -> Briefing:
+    """A briefing on digits: `recipe` with `change`, a small net, two epochs unless told."""
+    resolved = resolve({"use": recipe, **(change or {})}, Path())
+    header = BriefingHeader(
+        seed=seed,
+        height=8,
+        width=8,
+        channels=1,
+        classes=CLASSES,
+        mean=(0.3,),
+        std=(0.35,),
+        augment="digits",
+        net=NetHeader(backbone=backbone, norm="batch", head=resolved.head),
+        training=resolved.training,
+        budget=Budget(**{"epochs": 2, "batch": 32, **budget}).model_dump(mode="json"),
+    )
+    net = fresh_net(header.net, 1, 10, torch_generator(seed, "net"))
+    tensors = prefixed(NET, net.state_dict())
+    if resolved.anchors:
+        kind = make_part(anchor_kinds, resolved.anchors, "anchors")
+        tensors["anchors"] = kind.make(10, net.encoder.width, torch_generator(seed, "anchors"))
+    return Briefing(header, tensors)
