@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -20,6 +20,15 @@ from records import timeless
 
 Raw = dict[str, Any]
 Refused = Callable[..., None]
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    error: str
+
+
+Here = Callable[..., Done]
 
 
 def accord(
@@ -40,18 +49,29 @@ def file(study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
-    """The same without a process of its own: exit code 2, a sentence or two, no traceback."""
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """The command without a process of its own, which takes seconds to start."""
 
-    def check(*words: str | Path, said: str) -> None:
+    def call(*words: str | Path) -> Done:
         monkeypatch.setattr(sys, "argv", ["accord", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
-        error = capsys.readouterr().err
-        assert ended.value.code == 2, error
-        assert said in error
-        assert "Traceback" not in error
-        assert error.count("\n") <= 4
+        said = capsys.readouterr()
+        return Done(int(ended.value.code or 0), said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def refused(here: Here) -> Refused:
+    """Exit code 2, a sentence or two, no traceback."""
+
+    def check(*words: str | Path, said: str) -> None:
+        done = here(*words)
+        assert done.code == 2, done.error
+        assert said in done.error
+        assert "Traceback" not in done.error
+        assert done.error.count("\n") <= 4
 
     return check
 
@@ -69,30 +89,32 @@ def test_a_run_ends_with_a_table_and_where_the_record_is(file: Path, tmp_path: P
     assert [row["recipe"] for row in rows] == ["fafi"]
 
 
-def test_overrides_options_and_quiet(file: Path, tmp_path: Path) -> None:
+def test_overrides_options_and_quiet(file: Path, tmp_path: Path, here: Here) -> None:
     words = ("budget.epochs=1", "seeds=[0,1]", "--out", tmp_path / "r", "--workers", "1", "--quiet")
-    done = accord("run", file, *words)
-    assert done.returncode == 0
-    assert done.stderr == ""
+    done = here("run", file, *words)
+    assert done.code == 0
+    assert done.error == ""
     assert {row["epoch"] for row in timeless(tmp_path / "r")} == {"1"}
-    assert "over 2 seeds" in done.stdout
+    assert "over 2 seeds" in done.out
 
 
-def test_a_failed_trial_gives_exit_code_1(file: Path, tmp_path: Path) -> None:
+def test_a_failed_trial_gives_exit_code_1(file: Path, tmp_path: Path, here: Here) -> None:
     words = ("budget.lr=1e30", "budget.clip=null", "recipes=[ce-ensemble]", "--workers", "1")
-    done = accord("run", file, *words, "--out", tmp_path / "r")
-    assert done.returncode == 1
-    assert "failed: ce-ensemble" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
+    done = here("run", file, *words, "--out", tmp_path / "r")
+    assert done.code == 1
+    assert "failed: ce-ensemble" in done.out
+    assert "Traceback" not in done.out + done.error
 
 
-def test_a_dry_run_shows_trials_and_costs_and_writes_nothing(file: Path, tmp_path: Path) -> None:
-    done = accord("run", file, "--dry-run", "recipes=[fafi,ce-ensemble,fedavg-once]", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "3 trials" in done.stdout
-    assert "shares a training above" in done.stdout
+def test_a_dry_run_shows_trials_and_costs_and_writes_nothing(
+    file: Path, tmp_path: Path, here: Here
+) -> None:
+    done = here("run", file, "--dry-run", "recipes=[fafi,ce-ensemble,fedavg-once]")
+    assert done.code == 0, done.error
+    assert "3 trials" in done.out
+    assert "shares a training above" in done.out
     for word in ("time: about", "memory: about", "record: about", "MB up"):
-        assert word in done.stdout
+        assert word in done.out
     assert [path.name for path in tmp_path.iterdir()] == ["study.yaml"]
 
 
@@ -108,10 +130,10 @@ def test_mistakes_in_a_study_give_exit_code_2(file: Path, tmp_path: Path, refuse
     refused("run", file, "device=warp", said="device 'warp'")
     refused("run", tmp_path / "none.yaml", said="does not exist")
     refused("results", tmp_path / "none", said="not a run directory")
-    refused("results", tmp_path, said="no study.yaml")
+    refused("results", tmp_path, said="not a run directory")
     refused("recipes", "faffi", said="did you mean 'fafi'")
     refused("run", file, "--data-root", tmp_path / "none", "data.name=cifar10", said="none")
-    refused("data", "--download", "digitz", said="digits")
+    refused("data", "--download", "cifr10", said="did you mean 'cifar10'")
 
 
 def test_a_missing_dataset_says_which_file_goes_where(
@@ -129,10 +151,10 @@ def test_a_damaged_source_is_named(file: Path, tmp_path: Path, refused: Refused)
 
 
 def test_a_run_directory_of_another_study_is_refused(
-    file: Path, tmp_path: Path, refused: Refused
+    file: Path, tmp_path: Path, refused: Refused, here: Here
 ) -> None:
     out = ("--out", tmp_path / "r", "--workers", "1")
-    assert accord("run", file, *out).returncode == 0
+    assert here("run", file, *out).code == 0
     before = timeless(tmp_path / "r")
     refused("run", file, "name=other", *out, said="another study: name was 'tiny'")
     refused("run", file, "budget.lr=0.5", *out, said="budget.lr was 0.05")
@@ -143,13 +165,15 @@ def test_a_run_directory_of_another_study_is_refused(
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers/thesis.txt").write_text("mine")
     refused("run", file, "--out", tmp_path / "papers", said="not a run directory")
+    refused("run", file, "--out", tmp_path, said="not a run directory")  # not over one's own study
+    assert yaml.safe_load(file.read_text())["name"] == "tiny"
 
 
 def test_a_damaged_record_is_named_and_nothing_is_lost(
-    file: Path, tmp_path: Path, refused: Refused
+    file: Path, tmp_path: Path, refused: Refused, here: Here
 ) -> None:
     out = tmp_path / "r"
-    assert accord("run", file, "--out", out, "--workers", "1").returncode == 0
+    assert here("run", file, "--out", out, "--workers", "1").code == 0
     (trial,) = Record(out).trials()
     for name in ("trial.json", "measures.json"):
         content = (trial.path / name).read_bytes()
@@ -225,20 +249,20 @@ def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(file: Path, tmp_pat
     assert len(timeless(tmp_path / "r")) == 2
 
 
-def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path) -> None:
-    recipes = accord("recipes")
-    assert recipes.returncode == 0
+def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path, here: Here) -> None:
+    recipes = here("recipes")
+    assert recipes.code == 0
     for name in ("fafi", "OursV4", "ce-ensemble", "fedavg-once", "central", "local-only"):
-        assert name in recipes.stdout
-    one = accord("recipes", "OursV7")
-    assert "etf-fixed" in one.stdout
-    assert "balance.lambda" in one.stdout
-    data = accord("data", "--data-root", tmp_path)
-    assert data.returncode == 0
+        assert name in recipes.out
+    one = here("recipes", "OursV7")
+    assert "etf-fixed" in one.out
+    assert "balance.lambda" in one.out
+    data = here("data", "--data-root", tmp_path)
+    assert data.code == 0
     for name in ("digits", "mnist", "cifar100", "tiny-imagenet", "folder", "npz", "parquet"):
-        assert name in data.stdout
-    assert any(row["name"] == "digits" for row in json.loads(accord("data", "--json").stdout))
-    doctor = accord("doctor")
-    assert doctor.returncode == 0
+        assert name in data.out
+    assert any(row["name"] == "digits" for row in json.loads(here("data", "--json").out))
+    doctor = here("doctor")
+    assert doctor.code == 0
     for word in ("Python", "torch", "cores", "memory", "disk", "datasets", "notebook"):
-        assert word in doctor.stdout
+        assert word in doctor.out

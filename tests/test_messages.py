@@ -307,7 +307,7 @@ def test_unusual_types_are_read_or_refused(dtype: str, size: int) -> None:
 
 
 def test_a_message_of_another_kind_is_refused() -> None:
-    assert "expected a briefing, found upload" in refused(upload().to_bytes(), Briefing)
+    assert "expected one briefing, found upload" in refused(upload().to_bytes(), Briefing)
     assert "found briefing" in refused(briefing().to_bytes())
 
 

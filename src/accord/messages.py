@@ -55,7 +55,7 @@ class UploadHeader(Config):
 
     client: str
     epoch: int = Field(ge=0)
-    samples: int = Field(ge=1)
+    samples: int = Field(ge=1, le=10**12)
     train_accuracy: float = Field(ge=0, le=1)
     briefing: str  # digest of the briefing it answers
     telemetry: tuple[dict[str, Any], ...] = ()
@@ -80,10 +80,10 @@ class Message:
     header_type: ClassVar[type[Config]]
 
     def to_bytes(self) -> bytes:
-        tensors = {name: t.detach().cpu().contiguous() for name, t in self.tensors.items()}
         # One key: safetensors writes several in an order that changes from process to process.
         content = {"kind": self.kind, "header": self.header.model_dump(mode="json")}
-        return save_tensors(tensors, {"accord": json.dumps(content, ensure_ascii=False)})
+        about = {"accord": json.dumps(content, ensure_ascii=False)}
+        return save_tensors(_separate(self.tensors), about)
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Self:
@@ -91,13 +91,13 @@ class Message:
         try:
             about = _metadata(content)
             tensors = load_tensors(content)
-        except (SafetensorError, ValueError, KeyError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise AccordError(
                 f"{where} is not a whole {cls.kind}: {error}. Fetch or make it again."
             ) from None
         if about.get("kind") != cls.kind:
             found = about.get("kind", "no Accord message")
-            raise AccordError(f"{where}: expected a {cls.kind}, found {found}.")
+            raise AccordError(f"{where}: expected one {cls.kind}, found {found}.")
         return cls(parse(cls.header_type, about.get("header"), where), tensors)
 
     def save(self, path: Path) -> int:
@@ -108,7 +108,23 @@ class Message:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        return cls.from_bytes(path.read_bytes(), str(path))
+        try:
+            content = path.read_bytes()
+        except (FileNotFoundError, IsADirectoryError):
+            raise AccordError(f"{path}: expected one {cls.kind}, found no such file.") from None
+        return cls.from_bytes(content, str(path))
+
+
+def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """On the CPU, contiguous, and none sharing memory with another, as the format demands."""
+    separate: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        storage = plain.untyped_storage().data_ptr()
+        separate[name] = plain.clone() if storage in seen else plain
+        seen.add(storage)
+    return separate
 
 
 def _metadata(content: bytes) -> dict[str, Any]:
@@ -150,23 +166,44 @@ class Upload(Message):
                 f"{where} answers another briefing ({self.header.briefing[:12]}…, expected "
                 f"{briefing.digest[:12]}…): train this client again with this study's briefing."
             )
-        for name, expected in briefing.tensors.items():
-            if not name.startswith(NET):
-                continue
-            found = self.tensors.get(name)
-            if found is None or found.shape != expected.shape or found.dtype != expected.dtype:
-                shown = "nothing" if found is None else f"{tuple(found.shape)} {found.dtype}"
+        expected = expected_upload(briefing)
+        for name in sorted(expected.keys() | self.tensors.keys()):
+            wanted, found = _shape(expected.get(name)), _shape(self.tensors.get(name))
+            if wanted != found:
                 raise AccordError(
-                    f"{where}: tensor {name!r} should be {tuple(expected.shape)} "
-                    f"{expected.dtype}, found {shown}. Its net is not the briefing's."
+                    f"{where}: tensor {name!r} should be {wanted}, found {found}. It is not an "
+                    "answer to this briefing."
                 )
-        counts = self.tensors.get("label_counts")
-        classes = len(briefing.header.classes)
-        if counts is None or counts.shape != (classes,) or bool((counts < 0).any()):
-            raise AccordError(f"{where}: label_counts should be {classes} counts of 0 or more.")
+        counts = self.tensors["label_counts"]
+        if bool((counts < 0).any()) or int(counts.sum()) != self.header.samples:
+            raise AccordError(
+                f"{where}: label_counts should be 0 or more and add up to the client's "
+                f"{self.header.samples} samples; found {counts.tolist()}."
+            )
         for name, tensor in self.tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise AccordError(f"{where}: tensor {name!r} holds NaN or infinity.")
+
+
+def expected_upload(briefing: Briefing) -> dict[str, Tensor]:
+    """Name → a tensor of the right shape and type, for everything an upload must hold."""
+    net = {name: t for name, t in briefing.tensors.items() if name.startswith(NET)}
+    classes, width = briefing.tensors[NET + "head.prototypes"].shape
+    return {
+        **net,
+        "label_counts": torch.empty(classes, dtype=torch.int64, device="meta"),
+        "feature_mean": torch.empty(width, device="meta"),
+        "feature_var": torch.empty(width, device="meta"),
+        "class_means": torch.empty(classes, width, device="meta"),
+        "score_mean": torch.empty(classes, device="meta"),
+        "score_std": torch.empty(classes, device="meta"),
+    }
+
+
+def _shape(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "absent"
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Tally:
         _check(scores, labels, classes)
         labels = labels.detach().to("cpu", torch.int64)
         log_p = scores.detach().to("cpu", torch.float64).log_softmax(dim=1)
-        confidences, predicted = log_p.exp().max(dim=1).values, log_p.argmax(dim=1)
+        confidences, predicted = log_p.exp().max(dim=1).values, scores.cpu().argmax(dim=1)
         correct = (predicted == labels).double()
         confusion = torch.bincount(labels * classes + predicted, minlength=classes**2)
         bins = (confidences * ECE_BINS).ceil().long().clamp(1, ECE_BINS) - 1

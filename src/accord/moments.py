@@ -25,12 +25,12 @@ def forward_all(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """(features, logits, labels) of every image, un-augmented, batch by batch, in eval mode."""
     net.eval()
-    with torch.inference_mode():
-        for positions in torch.split(torch.arange(len(data)), EVAL_BATCH):
+    for positions in torch.split(torch.arange(len(data)), EVAL_BATCH):
+        with torch.inference_mode():
             images = normalise(data.batch(positions).to(device), header.mean, header.std)
             features, logits = net(images)
-            labels = torch.from_numpy(data.labels[positions.numpy()])
-            yield features.float().cpu(), logits.float().cpu(), labels
+        labels = torch.from_numpy(data.labels[positions.numpy()])
+        yield features.float().cpu(), logits.float().cpu(), labels
 
 
 def measure_client(

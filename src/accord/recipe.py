@@ -159,7 +159,8 @@ def _read(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Spec:
     unknown = sorted(set(raw) - set(keys(Recipe)))
     if unknown:
         raise AccordError(
-            f"recipe {name!r}: unknown key {unknown[0]!r}{nearest(unknown[0], keys(Recipe))}"
+            f"recipe {name!r}: unknown key {unknown[0]!r}"
+            f"{nearest(unknown[0], keys(Recipe)) or '.'} Known: {', '.join(keys(Recipe))}."
         )
     return raw
 
@@ -177,9 +178,10 @@ def _shipped_name(name: str) -> str:
     real = by_alias.get(name, name)
     if real not in shipped():
         known = [*shipped(), *by_alias]
+        hint = nearest(name, known) or "."
         raise AccordError(
-            f"unknown recipe {name!r}{nearest(name, known)} Known: {', '.join(known)}; or the "
-            "path of a recipe file that ends in .yaml."
+            f"unknown recipe {name!r}{hint} Known: {', '.join(known)}; or the path of a recipe "
+            "file that ends in .yaml."
         )
     return real
 

@@ -152,25 +152,30 @@ class Record:
 
     def refuse_another(self, study: Study) -> None:
         """A folder that holds another study's record, or no record at all, is left alone."""
-        if (self.path / "study.yaml").exists():
+        if self._is_record():
             _refuse_another(self.asked(), study.resolved, self.path)
-        elif any(p.name != ".lock" for p in self.path.iterdir()):
+        elif any(path.name not in (".lock", "trials") for path in self.path.iterdir()):
             raise AccordError(
-                f"{self.path} holds files but no study.yaml: it is not a run directory. Choose "
-                "another folder with --out."
+                f"{self.path} holds files but is not a run directory. Choose another folder with "
+                "--out."
             )
+
+    def _is_record(self) -> bool:
+        """A study.yaml alone may be a file of the user's own."""
+        return (self.path / "study.yaml").exists() and (self.path / "trials").is_dir()
 
     def adopt(self, study: Study) -> None:
         """Makes this the record of `study`."""
+        (self.path / "trials").mkdir(exist_ok=True)
         write_atomic(self.path / "study.yaml", to_yaml(study.resolved).encode())
 
     def asked(self) -> dict[str, Any]:
         """The study as it was last asked."""
         path = self.path / "study.yaml"
+        if not self._is_record():
+            raise AccordError(f"{self.path} is not a run directory: no study.yaml with trials.")
         try:
             found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise AccordError(f"{self.path} is not a run directory: no study.yaml.") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise AccordError(
                 f"{path} is damaged: {' '.join(str(error).split())}. Restore it, or run into "

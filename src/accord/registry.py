@@ -44,9 +44,8 @@ class Registry(Generic[T]):
         self._discover()
         if name not in self._parts:
             known = sorted(self._parts)
-            raise AccordError(
-                f"unknown {self.family} {name!r}{nearest(name, known)} Known: {', '.join(known)}."
-            )
+            hint = nearest(name, known) or "."
+            raise AccordError(f"unknown {self.family} {name!r}{hint} Known: {', '.join(known)}.")
         return self._parts[name]
 
     def names(self) -> list[str]:

@@ -73,6 +73,7 @@ def measure_block(
     alone = []
     for index in range(len(clients)):
         outputs = run_net(clients, index, images, device)
+        _require_finite(outputs.logits, str(clients.paths[index]))
         alone.append(Tally.of(outputs.logits, labels, classes).to_json())
         for name, combiner in combiners.items():
             vote = combiner.vote(index, outputs)
@@ -82,10 +83,17 @@ def measure_block(
     for name, files in merged.items():
         scores[name] = run_net(files, 0, images, device).logits
     for name, values in scores.items():
-        if not bool(torch.isfinite(values).all()):
-            raise AccordError(f"fusion {name!r} gave scores that are not finite.")
+        _require_finite(values, f"fusion {name!r}")
     fused = {name: Tally.of(values, labels, classes).to_json() for name, values in scores.items()}
     return {"fusions": fused, "clients": alone}
+
+
+def _require_finite(scores: torch.Tensor, what: str) -> None:
+    if not bool(torch.isfinite(scores).all()):
+        raise AccordError(
+            f"{what} gave scores that are NaN or infinite. Leave that upload out, or train that "
+            "client again."
+        )
 
 
 def run_net(files: UploadFiles, index: int, images: ImageSet, device: str) -> Outputs:

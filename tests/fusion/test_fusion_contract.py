@@ -141,7 +141,7 @@ def fused(name: str, clients: UploadFiles, images: ImageSet, folder: Path) -> Me
     if isinstance(rule, Merge):
         path = folder / "merged.safetensors"
         rule.merge(clients).save(path)
-        merged = {name: UploadFiles([path], BRIEFING)}
+        merged = {name: UploadFiles([path], BRIEFING, own=True)}
     elif isinstance(rule, Vote):
         votes = {name: name}
     found = measure_block(BRIEFING, images, clients, votes, merged, "cpu", lambda _: None)
@@ -304,7 +304,7 @@ def test_missing_weights_are_refused(tmp_path: Path) -> None:
     good = good_upload()
     some = {name: tensor for name, tensor in good.tensors.items() if name != WEIGHT}
     Upload(good.header, some).save(tmp_path / "bad.safetensors")
-    assert "found nothing" in refused(tmp_path / "bad.safetensors")
+    assert "found absent" in refused(tmp_path / "bad.safetensors")
 
 
 def test_weights_the_net_does_not_have_are_refused(tmp_path: Path) -> None:

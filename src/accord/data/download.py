@@ -73,7 +73,7 @@ def download(name: str, root: Path, tell: Tell) -> Path:
     """Fetch the files of `name` into `root`/`name` and return that folder; keeps what is there."""
     if name not in DOWNLOADS:
         raise AccordError(
-            f"{name!r} cannot be downloaded{nearest(name, DOWNLOADS)} "
+            f"{name!r} cannot be downloaded{nearest(name, DOWNLOADS) or '.'} "
             f"Can be: {', '.join(sorted(DOWNLOADS))}."
         )
     folder = root.expanduser() / name

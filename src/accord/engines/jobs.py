@@ -143,7 +143,9 @@ def measure_images(args: Args, tell: Tell) -> Args:
     briefing = _briefing(args["briefing"])
     images = _deal(args["deal"]).part(args["part"]).slice(args["start"], args["stop"])
     clients = UploadFiles(args["files"], briefing)
-    merged = {name: UploadFiles([path], briefing) for name, path in args["merged"].items()}
+    merged = {
+        name: UploadFiles([path], briefing, own=True) for name, path in args["merged"].items()
+    }
     votes = args["votes"]
 
     def told(share: float) -> None:

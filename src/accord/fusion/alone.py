@@ -36,4 +36,4 @@ class ClientBest(Bound):
     """
 
     def summarise(self, clients: Sequence[Metrics]) -> Metrics:
-        return max(clients, key=lambda client: client.accuracy)
+        return max(clients, key=lambda client: (client.accuracy, -client.loss))

@@ -18,7 +18,7 @@ class Average(Merge):
 
     def merge(self, uploads: Uploads) -> Upload:
         summaries = uploads.summaries()
-        weights = client_weights(summaries, self.weights).double()
+        weights = client_weights(summaries, self.weights)
         totals: dict[str, Tensor] = {}
         types: dict[str, torch.dtype] = {}
         for index in range(len(uploads)):
@@ -27,13 +27,19 @@ class Average(Merge):
                     share = weights[index] * tensor.double()
                     totals[name] = totals[name] + share if name in totals else share
                     types[name] = tensor.dtype
-        merged = {name: total.to(types[name]) for name, total in totals.items()}
+        merged = {name: _cast(total, types[name]) for name, total in totals.items()}
         counts = torch.stack([summary.label_counts for summary in summaries]).sum(dim=0)
         header = summaries[0].header.model_copy(
             update={
                 "client": "average",
                 "samples": sum(summary.header.samples for summary in summaries),
+                "train_accuracy": 0.0,  # nobody has measured it on all clients' images
                 "telemetry": (),
             }
         )
         return Upload(header, {**merged, "label_counts": counts})
+
+
+def _cast(total: Tensor, dtype: torch.dtype) -> Tensor:
+    """Counts such as BN's num_batches_tracked are rounded, not cut off."""
+    return total.to(dtype) if dtype.is_floating_point else total.round().to(dtype)

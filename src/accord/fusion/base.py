@@ -98,4 +98,4 @@ def client_weights(clients: Sequence[Summary], weights: Weights) -> Tensor:
     """w_k ∝ n_k, √n_k or 1, summing to 1."""
     counts = torch.tensor([client.header.samples for client in clients], dtype=torch.float64)
     chosen = {"count": counts, "sqrt": counts.sqrt(), "equal": torch.ones_like(counts)}[weights]
-    return (chosen / chosen.sum()).float()
+    return chosen / chosen.sum()

@@ -49,7 +49,7 @@ class FeatureCombiner:
     prototypes: Tensor
 
     def vote(self, client: int, outputs: Outputs) -> Tensor:
-        return self.weights[client] * outputs.features
+        return outputs.features * self.weights[client].float()
 
     def decide(self, total: Tensor) -> Tensor:
         return F.normalize(total, dim=1) @ self.prototypes.T

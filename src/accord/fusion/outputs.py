@@ -42,7 +42,8 @@ class OutputCombiner:
     shift: Tensor
 
     def vote(self, client: int, outputs: Outputs) -> Tensor:
-        return self.weights[client] * (outputs.logits - self.shift[client]).softmax(dim=1)
+        votes = (outputs.logits - self.shift[client]).softmax(dim=1)
+        return votes * self.weights[client].float()
 
     def decide(self, total: Tensor) -> Tensor:
         # A probability may underflow to 0; its log must stay finite.

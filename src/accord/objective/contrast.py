@@ -17,7 +17,7 @@ class Contrast(Term):
     P(i) = the other rows with i's label. A row without positives does not count.
     """
 
-    temperature: float = Field(0.07, gt=0, description="τ; note 000 used 0.5")
+    temperature: float = Field(0.07, ge=1e-3, description="τ; note 000 used 0.5")
 
     def __call__(self, batch: Batch) -> Tensor:
         z, y = batch.directions, batch.labels
