@@ -104,7 +104,7 @@ def doctor(data_root: DataRoot = None) -> None:
 def show_results(results: Results) -> None:
     out = console()
     if results.rows:
-        out.print(results.table())
+        out.print(results.table(out.width))
     for trial, reasons in results.failures.items():
         for reason in reasons:
             out.print(f"failed: {trial}: {reason}", highlight=False, markup=False, soft_wrap=True)

@@ -87,6 +87,8 @@ class Training:
         self.anchors = _to(briefing.tensors.get("anchors"), device)
         self.held = (data.label_counts(self.classes) > 0).to(device)
         self.labels = torch.from_numpy(data.labels)
+        # What sums are kept in; Apple's GPUs have no 64-bit floats.
+        self.wide = torch.float32 if device.type == "mps" else torch.float64
         self.epoch = 0
         self.telemetry: list[Event] = []
 
@@ -111,7 +113,7 @@ class Training:
         started = time.perf_counter()
         self.net.train()
         names = ["loss", "loss_local", *_loss_names(self.local), *_loss_names(self.align)]
-        sums = torch.zeros(len(names) + 1, dtype=torch.float64, device=self.precision.device)
+        sums = torch.zeros(len(names) + 1, dtype=self.wide, device=self.precision.device)
         draws = torch_generator(self.briefing.header.seed, self.client, "views", self.epoch)
         for step, positions in enumerate(self._batches()):
             progress = (self.epoch + step / self.steps_per_epoch) / self.budget.epochs
@@ -153,7 +155,7 @@ class Training:
         clipped = self._clip()
         self.optimiser.step()
         losses = torch.stack([total, local, *local_terms, *align_terms]).detach()
-        return losses.double(), clipped
+        return losses.to(self.wide), clipped
 
     def _batch(self, positions: Tensor, draws: torch.Generator) -> Batch:
         header = self.briefing.header
@@ -182,7 +184,7 @@ class Training:
         if self.budget.clip is None:
             return torch.zeros((), device=self.precision.device)
         norm = nn.utils.clip_grad_norm_(self.net.parameters(), self.budget.clip)
-        return (norm > self.budget.clip).to(torch.float64)
+        return (norm > self.budget.clip).to(self.wide)
 
     # --- balance -----------------------------------------------------------------------------
 

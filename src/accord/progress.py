@@ -38,14 +38,23 @@ class Work:
         self.done = 0.0
         self.current: dict[int, float] = {}
         self.began = time.monotonic()
+        self.first: tuple[float, float] | None = None  # when work was first heard of, and its share
 
     def share(self) -> float:
         return min(1.0, (self.done + sum(self.current.values())) / max(self.total, 1e-9))
 
+    def heard(self, job: int, size: float) -> None:
+        self.current[job] = size
+        if self.first is None:
+            # Not from the start: workers take seconds to come up, which no later work does.
+            self.first = (time.monotonic(), self.share())
+
     def left(self) -> float | None:
         """Seconds to go, once there is something to judge by."""
-        share = self.share()
-        return (time.monotonic() - self.began) * (1 - share) / share if share > 0.005 else None
+        if self.first is None or self.share() - self.first[1] < 0.005:
+            return None
+        passed, done = time.monotonic() - self.first[0], self.share() - self.first[1]
+        return passed * (1 - self.share()) / done
 
 
 def expected_size(run: TrialRun) -> float:
@@ -93,14 +102,14 @@ class Plain(Silent):
     @contextmanager
     def watching(self, runs: list[TrialRun]) -> Iterator[None]:
         self.work = Work(runs)
-        self.tell(f"{len(runs)} trials to run")
+        self.tell(f"trials to run: {len(runs)}")
         yield
 
     def news(self, run: TrialRun, job: Job, share: float) -> None:
         work = self.work
         if work is None:
             return
-        work.current[id(job)] = share * job.size
+        work.heard(id(job), share * job.size)
         if time.monotonic() - self.spoke > PLAIN_EVERY:
             self.spoke = time.monotonic()
             left = work.left()
@@ -159,7 +168,7 @@ class Bars(Plain):
 
     def news(self, run: TrialRun, job: Job, share: float) -> None:  # noqa: ARG002
         if self.work is not None:
-            self.work.current[id(job)] = share * job.size
+            self.work.heard(id(job), share * job.size)
         if id(job) in self.tasks:
             self.bars.update(self.tasks[id(job)], completed=share)
 

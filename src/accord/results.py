@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ MEASURED = [
     "download_bytes",
     "seconds",
 ]
+NUMBERS = ("α", "epoch", "accuracy %", "balanced %", "worst %", "ECE %", "MB up", "seconds")
+DISPENSABLE = ("seconds", "MB up", "ECE %", "epoch", "worst %", "balanced %")  # the first go first
 
 
 @dataclass(frozen=True)
@@ -79,29 +82,33 @@ class Results:
         ignored = {*MEASURED, "seed", "trial"}
         return tuple(str(value) for key, value in row.items() if key not in ignored)
 
-    def table(self) -> Table:
+    def table(self, width: int = 160) -> Table:
+        """What matters most, in at most `width` characters; results.csv has all of it."""
         lines = self.lines()
-        seeds = max((len(line["seeds"]) for line in lines), default=0)
-        caption = (
-            f"mean ± standard deviation over {seeds} seeds"
-            if seeds > 1
-            else "one seed: no spread, and no proof"
-        )
-        axes = [key for key in (lines[0] if lines else {}) if "." in key]
-        names = ["dataset", "partition", "α", *axes, "recipe", "fusion"]
-        numbers = ["epoch", "accuracy %", "balanced %", "worst %", "ECE %", "MB up", "seconds"]
+        federated = [line for line in lines if line["partition"] != "pooled"] or lines
+        # What all lines share goes into the title.
+        found = {key: {line[key] for line in federated} for key in ("dataset", "partition")}
+        shared = {key: str(*values) for key, values in found.items() if len(values) == 1}
+        columns = {
+            name: [text(line) for line in lines]
+            for name, text in _columns(lines).items()
+            if name not in shared
+        }
+        for name in DISPENSABLE:
+            if sum(3 + max(map(len, (key, *cells))) for key, cells in columns.items()) > width:
+                columns.pop(name, None)
         return plain_table(
-            [*names, *numbers],
-            [_cells(line, axes) for line in lines],
-            numbers=["α", *numbers],
-            title=str(self.path),
-            caption=caption,
+            list(columns),
+            zip(*columns.values(), strict=True),
+            numbers=NUMBERS,
+            title=f"{self.path}: {', '.join(shared.values())}",
+            caption=_caption(lines),
         )
 
     def __str__(self) -> str:
         console = Console(width=160, no_color=True)
         with console.capture() as captured:
-            console.print(self.table())
+            console.print(self.table(console.width))
         return captured.get()
 
     def _repr_html_(self) -> str:
@@ -139,22 +146,31 @@ def _percent(values: list[float]) -> str:
     return f"{mean} ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else mean
 
 
-def _cells(line: dict[str, Any], axes: list[str]) -> list[str]:
-    return [
-        line["dataset"],
-        line["partition"],
-        "any" if line["partition"] == "pooled" else _short(line["alpha"]),
-        *(_short(line[axis]) for axis in axes),
-        line["recipe"],
-        line["fusion"],
-        str(line["epoch"]),
-        _percent(line["accuracy"]),
-        _percent(line["balanced_accuracy"]),
-        _percent(line["worst_class"]),
-        _percent(line["ece"]),
-        f"{statistics.mean(line['upload_bytes']) / 1e6:.1f}",
-        f"{statistics.mean(line['seconds']):.1f}",
-    ]
+def _caption(lines: list[dict[str, Any]]) -> str:
+    seeds = max((len(line["seeds"]) for line in lines), default=0)
+    if seeds > 1:
+        return f"mean ± standard deviation over {seeds} seeds"
+    return "one seed: no spread, and no proof"
+
+
+def _columns(lines: list[dict[str, Any]]) -> dict[str, Callable[[dict[str, Any]], str]]:
+    """Heading → the text of a line's cell."""
+    axes = [key for key in (lines[0] if lines else {}) if "." in key]
+    return {
+        "dataset": lambda line: str(line["dataset"]),
+        "partition": lambda line: str(line["partition"]),
+        "α": lambda line: "any" if line["partition"] == "pooled" else _short(line["alpha"]),
+        **{axis: lambda line, axis=axis: _short(line[axis]) for axis in axes},  # type: ignore[misc]
+        "recipe": lambda line: str(line["recipe"]),
+        "fusion": lambda line: str(line["fusion"]),
+        "epoch": lambda line: str(line["epoch"]),
+        "accuracy %": lambda line: _percent(line["accuracy"]),
+        "balanced %": lambda line: _percent(line["balanced_accuracy"]),
+        "worst %": lambda line: _percent(line["worst_class"]),
+        "ECE %": lambda line: _percent(line["ece"]),
+        "MB up": lambda line: f"{statistics.mean(line['upload_bytes']) / 1e6:.1f}",
+        "seconds": lambda line: f"{statistics.mean(line['seconds']):.1f}",
+    }
 
 
 def _short(value: Any) -> str:

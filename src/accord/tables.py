@@ -22,7 +22,8 @@ def plain_table(
         title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE
     )
     for name in columns:
-        table.add_column(Text(name), justify="right" if name in numbers else "left")
+        number = name in numbers
+        table.add_column(Text(name), justify="right" if number else "left", no_wrap=number)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

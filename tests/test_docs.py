@@ -1,0 +1,84 @@
+"""The documentation speaks of what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from accord.cli import app
+from accord.config import keys
+from accord.data.datasets import inventory
+from accord.data.schemes import schemes
+from accord.data.views import augmentations
+from accord.nets.backbones import backbones
+from accord.objective import terms
+from accord.recipe import resolve
+from accord.record import COLUMNS
+from accord.study import Options, Setup, load_study
+
+ROOT = Path(__file__).resolve().parents[1]
+STUDY = (ROOT / "docs/study.md").read_text()
+RECORD = (ROOT / "docs/record.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def test_every_key_of_a_study_is_explained() -> None:
+    for key in keys(Options):
+        assert f"`{key}`" in STUDY
+    for section in keys(Setup):
+        model = Setup.model_fields[section].annotation
+        assert isinstance(model, type)
+        for key in model.model_fields:
+            assert re.search(rf"`({section}\.)?{key}`", STUDY), f"{section}.{key}"
+
+
+def test_every_choice_is_named() -> None:
+    for name in (*backbones.names(), *schemes.names(), *augmentations.names()):
+        assert f"`{name}`" in STUDY, name
+    for entry in inventory(ROOT):
+        assert entry.name in README, entry.name
+
+
+def test_every_column_is_explained() -> None:
+    for column in COLUMNS:
+        assert f"`{column}`" in RECORD, column
+
+
+def test_every_command_is_in_the_readme() -> None:
+    for name in get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"`accord {name}" in README
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda p: p.name)
+def test_every_study_that_comes_along_is_valid(path: Path) -> None:
+    assert load_study(path).trials()
+
+
+def test_the_study_and_the_recipe_shown_are_valid(tmp_path: Path) -> None:
+    (tmp_path / "shown.yaml").write_text(block(README, "name: skew"))
+    assert len(load_study(tmp_path / "shown.yaml").trials()) == 2 * 3 * 3 + 2 * 3 + 3
+    (tmp_path / "mine.yaml").write_text(block(STUDY, "name: mine"))
+    recipe = resolve("mine.yaml", tmp_path)
+    assert "separation" not in recipe.objective
+    assert recipe.balance == {"use": "fixed", "lambda": 1.0, "decay": False}
+
+
+def test_the_part_shown_works_as_told() -> None:
+    code = block((ROOT / "docs/adding.md").read_text(), "class Shortness")
+    exec(compile(code, "docs/adding.md", "exec"), {"__name__": "shown"})
+    try:
+        recipe = resolve(
+            {"use": "fafi", "objective": {"shortness": {"weight": 0.1}}, "as": "short"}, ROOT
+        )
+        assert recipe.objective["shortness"] == {"weight": 0.1}
+    finally:
+        del terms._parts["shortness"]
+
+
+def block(text: str, holding: str) -> str:
+    """The fenced block that holds some words."""
+    blocks: list[str] = re.findall(r"```\w*\n(.*?)```", text, re.S)
+    return next(block for block in blocks if holding in block)
