@@ -56,6 +56,8 @@ def changed(study: Raw, key: str, value: Any) -> Raw:
         ("recipes", [{"use": "fafi", "balance": {"use": "fixed"}}], "go together"),
         ("recipes", [{"use": "etf-fixed", "anchors": None}], "anchors is missing"),
         ("recipes", ["none.yaml"], "none.yaml does not exist"),
+        ("fusions", [{"use": "features", "as": "../x"}], "letters, digits"),
+        ("fusions", [3], "expected a name"),
         ("fusions", ["feature"], "did you mean 'features'"),
         ("fusions", ["features", "features"], "two fusions"),
         ("fusions", [{"use": "features", "weights": "most"}], "weights"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -36,6 +36,11 @@ class Budget(Config):
     )
     clip: float | None = Field(1.0, gt=0, description="gradient norm; null: none")
     checkpoints: tuple[int, ...] = Field((), description="epochs after which to measure")
+
+    @field_validator("checkpoints", mode="before")
+    @classmethod
+    def _one_checkpoint(cls, value: Any) -> Any:
+        return [value] if isinstance(value, int) else value
 
     @model_validator(mode="after")
     def _last_epoch_is_a_checkpoint(self) -> Budget:

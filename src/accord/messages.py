@@ -93,7 +93,7 @@ class Message:
             tensors = load_tensors(content)
         except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise AccordError(
-                f"{where} is not a whole {cls.kind}: {error}. Fetch or make it again."
+                f"{where} is not a whole {cls.kind}: {error}. Delete it and make or fetch it again."
             ) from None
         if about.get("kind") != cls.kind:
             found = about.get("kind", "no Accord message")

@@ -7,6 +7,7 @@ fusion. It may extend another one. A study uses a recipe by name, by path, or wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -25,12 +26,13 @@ from accord.parts import make_part, part_spec
 from accord.yamls import read_yaml
 
 Spec = dict[str, Any]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions become names of files
 
 
 class Recipe(Config):
     """A resolved recipe: every part checked, every parameter spelled out."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(pattern=NAME)
     alias: str | None = Field(None, description="its name in the notes")
     about: str = ""
     views: int = Field(1, ge=1, le=8, description="augmented views per image and step")
@@ -95,8 +97,10 @@ def check(raw: Spec, where: str) -> Recipe:
 
 def fusion_spec(spec: Any, where: str) -> Spec:
     """A fusion entry in full: {use, as, every parameter}; `as` is its name in the results."""
-    spec = {"use": spec} if isinstance(spec, str) else dict(spec)
+    spec = dict(spec) if isinstance(spec, Mapping) else {"use": spec}
     label = spec.pop("as", spec.get("use"))
+    if not re.fullmatch(NAME, str(label)):
+        raise AccordError(f"{where}: `as: {label}` should be letters, digits, dots and dashes.")
     part = make_part(fusions, spec, where)
     return {**part_spec(spec["use"], part), "as": label}
 

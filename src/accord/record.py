@@ -99,6 +99,11 @@ class TrialFolder:
     def write_events(self, events: list[dict[str, Any]]) -> None:
         write_atomic(self.events, "".join(json.dumps(e) + "\n" for e in events).encode())
 
+    def state_of_files(self) -> tuple[int, ...]:
+        """Changes when the files behind `rows` do."""
+        paths = (self.path / "trial.json", self.path / "measures.json")
+        return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
+
     def rows(self) -> Iterator[Row]:
         """The trial's lines of results.csv."""
         info = self.info()
@@ -126,6 +131,7 @@ class Record:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._known: dict[str, tuple[tuple[int, ...], list[Row]]] = {}
 
     def trial(self, name: str) -> TrialFolder:
         return TrialFolder(self.path / "trials" / name)
@@ -184,7 +190,14 @@ class Record:
         return _mapping(found, path)
 
     def rows(self) -> list[Row]:
-        return [row for trial in self.trials() for row in trial.rows()]
+        """All trials' rows; a trial whose files have not changed is not read again."""
+        rows = []
+        for trial in self.trials():
+            state = trial.state_of_files()
+            if trial.id not in self._known or self._known[trial.id][0] != state:
+                self._known[trial.id] = (state, list(trial.rows()))
+            rows += self._known[trial.id][1]
+        return rows
 
     def write_results(self) -> list[Row]:
         """results.csv, made anew from every trial's measures."""

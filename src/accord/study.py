@@ -20,7 +20,7 @@ from accord.config import Config, keys, parse
 from accord.data.partition import PartitionConfig
 from accord.data.settings import DataConfig
 from accord.errors import AccordError, nearest
-from accord.recipe import Recipe, Spec, fusion_spec, resolve
+from accord.recipe import NAME, Recipe, Spec, fusion_spec, resolve
 from accord.yamls import read_yaml
 
 BOUNDS = ("central", "local-only")
@@ -38,7 +38,7 @@ class Setup(Config):
 class Options(Config):
     """Where and how it runs; what no grid axis runs over."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(pattern=NAME)
     seeds: tuple[int, ...] = Field((0,), min_length=1)
     device: str | dict[int | str, str] = Field(
         "auto", description="cpu, cuda, cuda:1, …, or one per client"

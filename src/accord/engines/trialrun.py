@@ -154,8 +154,8 @@ class TrialRun:
             "uploads": {str(e): str(self.measuring.upload(client, e)) for e in self.epochs},
             "state": str(self.folder.state(client)),
             "device": device,
-            # bf16 pays on accelerators only; compiling costs more than a study's steps save.
-            "autocast": device != "cpu" if options.autocast == "auto" else options.autocast,
+            # bf16 pays on CUDA only; compiling costs more than a study's steps save.
+            "autocast": device[:4] == "cuda" if options.autocast == "auto" else options.autocast,
             "compile": False if options.compile == "auto" else options.compile,
         }
         return self._with_deal(Job("train", args, self.training_size(index)))
