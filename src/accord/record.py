@@ -26,7 +26,8 @@ from accord.files import read_json, write_atomic, write_json
 from accord.study import Study, takes_list
 from accord.yamls import to_yaml
 
-COLUMNS = [
+# What was measured, and what was found; `trial` names the folder behind a row.
+SETTING = (
     "study",
     "dataset",
     "partition",
@@ -36,6 +37,8 @@ COLUMNS = [
     "fusion",
     "seed",
     "epoch",
+)
+MEASURED = (
     "accuracy",
     "balanced_accuracy",
     "worst_class",
@@ -45,8 +48,8 @@ COLUMNS = [
     "upload_bytes",
     "download_bytes",
     "seconds",
-    "trial",
-]
+)
+COLUMNS = (*SETTING, *MEASURED, "trial")
 
 Row = dict[str, Any]
 

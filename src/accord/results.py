@@ -14,24 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from accord.errors import AccordError
-from accord.record import COLUMNS, Record, Row
+from accord.record import COLUMNS, MEASURED, Record, Row
 from accord.tables import plain_table
 
 if TYPE_CHECKING:
     import pandas
 
-# Columns that tell one line of the table from another; seeds are averaged over.
-MEASURED = [
-    "accuracy",
-    "balanced_accuracy",
-    "worst_class",
-    "ece",
-    "validation_accuracy",
-    "loss",
-    "upload_bytes",
-    "download_bytes",
-    "seconds",
-]
 NUMBERS = ("α", "epoch", "accuracy %", "balanced %", "worst %", "ECE %", "MB up", "seconds")
 DISPENSABLE = ("seconds", "MB up", "ECE %", "epoch", "worst %", "balanced %")  # the first go first
 
@@ -79,6 +67,7 @@ class Results:
         return sorted(found, key=_order)
 
     def _setting(self, row: Row) -> tuple[Any, ...]:
+        """What tells one line of the table from another; seeds are averaged over."""
         ignored = {*MEASURED, "seed", "trial"}
         return tuple(str(value) for key, value in row.items() if key not in ignored)
 

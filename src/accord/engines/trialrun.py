@@ -52,11 +52,11 @@ class TrialRun:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        return self.deal.partition.names
+        return self.measuring.clients
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        return self.trial.setup.budget.checkpoints
+        return self.measuring.epochs
 
     @property
     def over(self) -> bool:
