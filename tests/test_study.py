@@ -85,12 +85,12 @@ def test_a_list_where_one_value_stands_is_an_axis(study: Raw) -> None:
     raw = changed(changed(study, "partition.alpha", [0.5, 0.05]), "budget.lr", [0.1, 0.01])
     trials = check_study({**raw, "recipes": ["fafi", "ce-ensemble"], "seeds": [0, 1]}, Path())
     assert len(trials.trials()) == 2 * 2 * 2 * 2
-    assert {trial.axes["budget.lr"] for trial in trials.trials()} == {0.1, 0.01}
+    assert {trial.setup.budget.lr for trial in trials.trials()} == {0.1, 0.01}
 
 
 def test_checkpoints_are_one_list_and_end_with_the_last_epoch(study: Raw) -> None:
     checked = check_study(changed(study, "budget.checkpoints", [1]), Path())
-    assert [setup.budget.checkpoints for _, setup in checked.setups] == [(1, 2)]
+    assert [setup.budget.checkpoints for setup in checked.setups] == [(1, 2)]
 
 
 def test_bounds_are_added_unless_unwanted(study: Raw) -> None:
@@ -111,10 +111,10 @@ def test_overrides_reach_into_sections(tmp_path: Path, study: Raw) -> None:
     checked = load_study(
         path, ["budget.epochs=3", "seeds=[0,1]", "partition.alpha=[0.5,0.05]", "budget.lr=1e-3"]
     )
-    assert checked.setups[0][1].budget.epochs == 3
-    assert checked.setups[0][1].budget.lr == 1e-3
+    assert checked.setups[0].budget.epochs == 3
+    assert checked.setups[0].budget.lr == 1e-3
     assert checked.options.seeds == (0, 1)
-    assert [setup.partition.alpha for _, setup in checked.setups] == [0.5, 0.05]
+    assert [setup.partition.alpha for setup in checked.setups] == [0.5, 0.05]
 
 
 @pytest.mark.parametrize("override", ["budget.epochs", "=3", "name.x=3", "seeds=[0"])
@@ -144,9 +144,9 @@ def test_a_file_that_is_no_study(tmp_path: Path, text: str, said: str) -> None:
 def test_a_relative_data_path_is_meant_from_the_study_file(tmp_path: Path, study: Raw) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump({**study, "data": {"name": "folder", "path": "images"}}))
-    assert load_study(path).setups[0][1].data.path == str(tmp_path / "images")
+    assert load_study(path).setups[0].data.path == str(tmp_path / "images")
     overridden = load_study(path, ["data.path=other"])
-    assert overridden.setups[0][1].data.path == "other"
+    assert overridden.setups[0].data.path == str(Path.cwd() / "other")
 
 
 def test_the_resolved_study_asks_for_the_same_trials(study: Raw) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from accord.errors import AccordError
 from accord.files import read_json, write_atomic, write_json
-from accord.study import Study, takes_list
+from accord.study import Study, grid_axes, takes_list
 from accord.yamls import to_yaml
 
 # What was measured, and what was found; `trial` names the folder behind a row.
@@ -50,6 +50,7 @@ MEASURED = (
     "seconds",
 )
 COLUMNS = (*SETTING, *MEASURED, "trial")
+HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.clients")
 
 Row = dict[str, Any]
 
@@ -107,8 +108,8 @@ class TrialFolder:
         paths = (self.path / "trial.json", self.path / "measures.json")
         return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
 
-    def rows(self) -> Iterator[Row]:
-        """The trial's lines of results.csv."""
+    def rows(self, axes: Sequence[str]) -> Iterator[Row]:
+        """The trial's lines of results.csv, with a column for each of the grid's `axes`."""
         info = self.info()
         if not info:
             return
@@ -119,7 +120,7 @@ class TrialFolder:
                 yield {
                     **dict.fromkeys(COLUMNS),
                     **shared,
-                    **info.get("axes", {}),
+                    **{axis: _coordinate(info, axis) for axis in axes},
                     "fusion": fusion,
                     "epoch": checkpoint["epoch"],
                     "seconds": checkpoint["seconds"],
@@ -134,7 +135,7 @@ class Record:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._known: dict[str, tuple[tuple[int, ...], list[Row]]] = {}
+        self._known: dict[str, tuple[object, list[Row]]] = {}
 
     def trial(self, name: str) -> TrialFolder:
         return TrialFolder(self.path / "trials" / name)
@@ -194,11 +195,12 @@ class Record:
 
     def rows(self) -> list[Row]:
         """All trials' rows; a trial whose files have not changed is not read again."""
+        axes = [axis for axis in grid_axes(self.asked()) if axis not in HAVE_COLUMNS]
         rows = []
         for trial in self.trials():
-            state = trial.state_of_files()
+            state = (trial.state_of_files(), tuple(axes))
             if trial.id not in self._known or self._known[trial.id][0] != state:
-                self._known[trial.id] = (state, list(trial.rows()))
+                self._known[trial.id] = (state, list(trial.rows(axes)))
             rows += self._known[trial.id][1]
         return rows
 
@@ -212,6 +214,14 @@ class Record:
         writer.writerows(rows)
         write_atomic(self.path / "results.csv", text.getvalue().encode())
         return rows
+
+
+def _coordinate(info: dict[str, Any], axis: str) -> Any:
+    """Where a trial stands on an axis of the grid; a pooled one is on none of the partition's."""
+    section, key = axis.split(".")
+    if section == "partition" and info["partition"] == "pooled":
+        return None
+    return info["config"][section].get(key)
 
 
 def _mapping(value: Any, path: Path) -> dict[str, Any]:

@@ -70,7 +70,6 @@ class Trial:
     recipe: Recipe
     fusions: tuple[Spec, ...]
     seed: int
-    axes: dict[str, Any]  # the grid's own coordinates, shown in the results
     options: Options
 
 
@@ -79,7 +78,7 @@ class Study:
     """A checked study: its options, recipes, and one setup per cell of its grid."""
 
     options: Options
-    setups: tuple[tuple[dict[str, Any], Setup], ...]
+    setups: tuple[Setup, ...]
     recipes: tuple[Recipe, ...]
     fusions: tuple[Spec, ...]
     resolved: dict[str, Any]  # as written to RUN/study.yaml
@@ -91,14 +90,12 @@ class Study:
     def trials(self) -> list[Trial]:
         """Every cell once; a pooled recipe does not depend on how data is dealt to clients."""
         found: dict[str, Trial] = {}
-        for (axes, setup), recipe, seed in itertools.product(
-            self.setups, self.recipes, self.options.seeds
-        ):
-            if recipe.pooled:
-                setup = setup.model_copy(update={"partition": POOLED})
-                axes = {key: v for key, v in axes.items() if not key.startswith("partition.")}
-            own = {spec["as"]: spec for spec in (*recipe.fusion, *self.fusions)}
-            trial = Trial(self.name, setup, recipe, tuple(own.values()), seed, axes, self.options)
+        cells = itertools.product(self.setups, self.recipes, self.options.seeds)
+        for dealt, recipe, seed in cells:
+            pooled = dealt.model_copy(update={"partition": POOLED})
+            setup = pooled if recipe.pooled else dealt
+            rules = {spec["as"]: spec for spec in (*recipe.fusion, *self.fusions)}
+            trial = Trial(self.name, setup, recipe, tuple(rules.values()), seed, self.options)
             found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
         return list(found.values())
 
@@ -112,18 +109,19 @@ def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] 
         raw, folder = dict(source), Path()
     else:
         path = Path(source)
-        raw, folder = _with_paths(read_yaml(path), path.parent), path.parent
+        raw, folder = _absolute(read_yaml(path), path.parent), path.parent
     for override in overrides:
         raw = _override(raw, override)
-    return check_study(raw, folder)
+    return check_study(_absolute(raw, Path.cwd()), folder)
 
 
-def _with_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A relative `data.path` in a study file is meant from that file."""
+def _absolute(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A relative `data.path` is meant from `folder`: the study's own, or where one types."""
     data = raw.get("data")
     if not isinstance(data, Mapping) or not isinstance(data.get("path"), str):
         return raw
-    return {**raw, "data": {**data, "path": str(folder / Path(data["path"]).expanduser())}}
+    path = (folder / Path(data["path"]).expanduser()).absolute()
+    return {**raw, "data": {**data, "path": str(path)}}
 
 
 def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
@@ -142,7 +140,7 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     fusions = _fusions(raw.get("fusions"))
     resolved = {
         **options.model_dump(mode="json"),
-        **_resolved_sections(sections, setups),
+        **_resolved_sections(sections, setups[0]),
         "recipes": [recipe.model_dump(mode="json", exclude_none=True) for recipe in recipes],
         "fusions": list(fusions),
     }
@@ -187,14 +185,19 @@ def _section(raw: Mapping[str, Any], key: str) -> dict[str, Any]:
     return dict(raw[key])
 
 
-def _grid(sections: dict[str, dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Setup]]:
-    """(axes, setup) of each cell: every list at a key that takes one value is an axis."""
-    axes = {
+def grid_axes(sections: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """`section.key` → values, of every list at a key that takes one value."""
+    return {
         f"{section}.{key}": value
-        for section, values in sections.items()
-        for key, value in values.items()
+        for section in keys(Setup)
+        for key, value in (sections.get(section) or {}).items()
         if isinstance(value, list) and not takes_list(f"{section}.{key}")
     }
+
+
+def _grid(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
+    """The setup of each cell."""
+    axes = grid_axes(sections)
     for name, values in axes.items():
         if not values or len({repr(value) for value in values}) < len(values):
             raise AccordError(f"{name!r}: a grid axis needs different values; found {values!r}.")
@@ -204,7 +207,7 @@ def _grid(sections: dict[str, dict[str, Any]]) -> Iterator[tuple[dict[str, Any],
             section: {key: chosen.get(f"{section}.{key}", value) for key, value in values.items()}
             for section, values in sections.items()
         }
-        yield chosen, parse(Setup, filled, "")
+        yield parse(Setup, filled, "")
 
 
 def takes_list(name: str) -> bool:
@@ -218,17 +221,16 @@ def takes_list(name: str) -> bool:
     return "tuple" in str(annotation) or any("tuple" in str(a) for a in get_args(annotation))
 
 
-def _resolved_sections(
-    raw: dict[str, dict[str, Any]], setups: Sequence[tuple[dict[str, Any], Setup]]
-) -> dict[str, Any]:
+def _resolved_sections(raw: dict[str, dict[str, Any]], first: Setup) -> dict[str, Any]:
     """The sections with defaults filled in and the axes as lists again."""
-    sections: dict[str, Any] = setups[0][1].model_dump(mode="json")
-    if "partition.scheme" in setups[0][0]:
+    sections: dict[str, Any] = first.model_dump(mode="json")
+    axes = grid_axes(raw)
+    if "partition.scheme" in axes:
         # Each scheme has keys of its own; the first one's defaults would not fit the others.
         sections["partition"] = dict(raw["partition"])
-    for name in setups[0][0]:
+    for name, values in axes.items():
         section, key = name.split(".")
-        sections[section][key] = list(dict.fromkeys(axes[name] for axes, _ in setups))
+        sections[section][key] = values
     return sections
 
 

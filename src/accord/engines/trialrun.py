@@ -202,7 +202,6 @@ class TrialRun:
                 "clients": len(self.clients),
                 "recipe": trial.recipe.name,
                 "seed": trial.seed,
-                "axes": trial.axes,
                 "partition_hash": partition.hash,
                 "label_counts": partition.label_counts.tolist(),
                 "sources": partition.sources,
