@@ -27,7 +27,10 @@ def main() -> None:
     figures = []
     for name in names:
         print(f"{name} …", file=sys.stderr, flush=True)
-        figures += BENCHMARKS[name]()
+        found = BENCHMARKS[name]()
+        for figure in found:
+            print(f"  {figure.name}: {figure.measured}", file=sys.stderr, flush=True)
+        figures += found
     show(figures)
 
 

@@ -21,7 +21,7 @@ from benchmarks.workspace import random_images, ready_trial, workspace
 TARGET = 1.3
 FEW, MANY, EACH = 5, 100, 128  # clients, clients, and images of each: one full batch
 TINY, TINY_EACH, TINY_TEST = 1_000, 2, 50  # every client's net sees every test image
-TEST = 500
+TEST = 256  # one full batch of a net that is measured
 LOOK_EVERY = 0.05  # seconds
 RUN = (
     "import accord, json, sys; study, out = sys.argv[1:]; "
@@ -72,7 +72,7 @@ def _study(
         "data": {**data, "train_limit": clients * each},
         "partition": {"scheme": "iid", "clients": clients},
         "net": {"backbone": backbone},
-        "budget": {"epochs": 2, "checkpoints": [1]},
+        "budget": {"epochs": 1},
         "recipes": "fafi",
         "fusions": ["outputs", "average"],  # besides fafi's own: votes, and a merge
         "bounds": False,  # the pooled bound is one client with everyone's images

@@ -26,7 +26,7 @@ PART = VALUES_AT_ONCE // (SIZE * SIZE * CHANNELS)
 MEAN, STD = (0.5,) * CHANNELS, (0.25,) * CHANNELS
 
 
-def microseconds(run: Callable[[], object], count: int, repeats: int = 50) -> float:
+def microseconds(run: Callable[[], object], count: int, repeats: int = 200) -> float:
     """The best time of `run`, which makes `count` views."""
     run()
     best = float("inf")

@@ -18,7 +18,7 @@ import numpy as np
 from accord.engines.trialrun import TrialRun
 from accord.randomness import numpy_generator
 from accord.record import Record
-from accord.run import Plan
+from accord.runner import Plan
 from accord.study import load_study
 
 SIZE, CHANNELS, CLASSES = 32, 3, 10

@@ -7,7 +7,7 @@ results.frame()
 
 from accord.errors import AccordError
 from accord.results import Results, load
-from accord.run import run
+from accord.runner import run
 from accord.study import Study, load_study
 
 __version__ = "0.1.0"

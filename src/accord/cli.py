@@ -19,7 +19,7 @@ from accord.errors import AccordError
 from accord.estimate import estimate
 from accord.results import Results
 from accord.results import load as load_results
-from accord.run import run as run_study
+from accord.runner import run as run_study
 from accord.study import load_study
 
 app = typer.Typer(

@@ -15,7 +15,7 @@ from accord.data.deal import Deal
 from accord.engines.jobs import peak_memory
 from accord.moments import EVAL_BATCH, forward_all
 from accord.progress import spoken
-from accord.run import Plan, training_key, trial_id, workers_for
+from accord.runner import Plan, training_key, trial_id, workers_for
 from accord.server import brief
 from accord.study import Study, Trial
 from accord.tables import plain_table
