@@ -106,7 +106,8 @@ def train_client(args: Args, tell: Tell) -> Args:
         tell({"event": event})
         if training.at_checkpoint:
             training.upload().save(Path(args["uploads"][str(training.epoch)]))
-        if training.at_checkpoint or time.monotonic() - saved > SAVE_EVERY:
+        late = time.monotonic() - saved > SAVE_EVERY
+        if not training.done and (training.at_checkpoint or late):
             training.state().save(state_path)
             saved = time.monotonic()
     state_path.unlink(missing_ok=True)

@@ -17,6 +17,10 @@ from typing import Any, Literal, Protocol
 from accord.engines.jobs import Job, perform
 from accord.engines.worker import failure
 
+# glibc would give the memory of every step back to the system and fault it in again: keeping it
+# saved 14 % of a resnet10 step and 43 % of a conv4 step, for 8 to 25 % more memory. Others ignore it.
+GREEDY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
+
 
 @dataclass(frozen=True)
 class Message:
@@ -142,7 +146,7 @@ class _Worker:
                 stderr=log,
                 text=True,
                 encoding="utf-8",
-                env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+                env={**GREEDY, **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             )
         threading.Thread(target=self._hear, args=(told,), daemon=True).start()
 
