@@ -18,7 +18,7 @@ from accord.engines.jobs import Job, perform
 from accord.engines.worker import failure
 
 # glibc would give the memory of every step back to the system and fault it in again: keeping it
-# saved 14 % of a resnet10 step and 43 % of a conv4 step, for 8 to 25 % more memory. Others ignore it.
+# saved 14 % of a resnet10 step and 43 % of a conv4 step, for 8 to 25 % more memory.
 GREEDY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 
 
