@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from accord.tables import plain_table
+from accord.report.tables import plain_table
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def test_a_dry_run_shows_trials_and_costs_and_writes_nothing(
 ) -> None:
     done = here("run", file, "--dry-run", "recipes=[fafi,ce-ensemble,fedavg-once]")
     assert done.code == 0, done.error
-    assert "3 trials" in done.out
+    assert "trials: 3" in done.out
     assert "shares a training above" in done.out
     for word in ("time: about", "memory: about", "record: about", "MB up"):
         assert word in done.out
@@ -160,7 +160,9 @@ def test_a_run_directory_of_another_study_is_refused(
     refused("run", file, "budget.lr=0.5", *out, said="budget.lr was 0.05")
     refused("run", file, "budget.checkpoints=[1]", *out, said="budget.checkpoints was [2]")
     refused("run", file, "net.backbone=resnet10", *out, said="net.backbone was 'conv4'")
-    refused("run", file, "recipes=[{use: fafi, views: 1}]", *out, said="recipe 'fafi' with another")
+    refused(
+        "run", file, "recipes=[{use: fafi, views: 1}]", *out, said="holds 'fafi' with another views"
+    )
     assert timeless(tmp_path / "r") == before
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers/thesis.txt").write_text("mine")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from accord.report.comparison import compare
 from accord.results import Results
 
 
@@ -42,7 +43,7 @@ def test_one_seed_is_labelled_as_such() -> None:
 
 def test_only_the_last_epoch_of_a_trial_is_shown() -> None:
     rows = [row("fafi", 0, 0.2, epoch=5), row("fafi", 0, 0.5, epoch=10)]
-    (line,) = Results(Path("r"), rows).lines()
+    (line,) = compare(rows)
     assert line["accuracy"] == [0.5]
 
 
@@ -53,15 +54,15 @@ def test_best_first_and_bounds_last() -> None:
         row("a", 0, 0.4),
         row("b", 0, 0.5),
     ]
-    names = [line["recipe"] for line in Results(Path("r"), rows).lines()]
+    names = [line["recipe"] for line in compare(rows)]
     assert names == ["b", "a", "local-only", "central"]
 
 
 def test_settings_are_not_mixed() -> None:
     rows = [row("fafi", 0, 0.5), row("fafi", 0, 0.9, alpha=0.5)]
-    assert [line["accuracy"] for line in Results(Path("r"), rows).lines()] == [[0.9], [0.5]]
+    assert [line["accuracy"] for line in compare(rows)] == [[0.9], [0.5]]
     axes = [row("fafi", 0, 0.5, **{"budget.lr": 0.1}), row("fafi", 0, 0.6, **{"budget.lr": 0.2})]
-    assert len(Results(Path("r"), axes).lines()) == 2
+    assert len(compare(axes)) == 2
     assert "budget.lr" in shown(Results(Path("r"), axes))
 
 
@@ -75,5 +76,5 @@ def test_a_narrow_terminal_cuts_columns_not_words(width: int) -> None:
 
 
 def test_no_results_yet_is_an_empty_table() -> None:
-    assert Results(Path("r"), []).lines() == []
+    assert compare([]) == []
     assert "accuracy" in shown(Results(Path("r"), []))

@@ -46,7 +46,10 @@ class Budget(Config):
     def _last_epoch_is_a_checkpoint(self) -> Budget:
         outside = [epoch for epoch in self.checkpoints if not 1 <= epoch <= self.epochs]
         if outside:
-            raise ValueError(f"checkpoints lie between 1 and epochs = {self.epochs}; {outside}")
+            raise ValueError(
+                f"checkpoints lie between 1 and epochs = {self.epochs}; found {outside}: change "
+                "budget.checkpoints as well"
+            )
         epochs = tuple(sorted({*self.checkpoints, self.epochs}))
         object.__setattr__(self, "checkpoints", epochs)
         return self

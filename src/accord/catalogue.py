@@ -14,7 +14,7 @@ from accord.fusion import fusions
 from accord.objective import anchor_kinds, terms
 from accord.parts import describe, summary
 from accord.recipe import Recipe, resolve, shipped
-from accord.tables import plain_table
+from accord.report.tables import plain_table
 
 
 def show_recipes() -> RenderableType:

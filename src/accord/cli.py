@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from accord import doctor as checks
 from accord.catalogue import show_datasets, show_recipe, show_recipes
@@ -17,18 +19,31 @@ from accord.data.datasets import inventory
 from accord.data.download import download as fetch
 from accord.errors import AccordError
 from accord.estimate import estimate
+from accord.record import Record
 from accord.results import Results
 from accord.results import load as load_results
 from accord.runner import run as run_study
 from accord.study import load_study
+from accord.versions import versions
 
 app = typer.Typer(
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     help="One-shot and few-round federated learning on label-skewed data.",
 )
+
+
+@app.callback(invoke_without_command=True)
+def about(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="show the version")] = False,
+) -> None:
+    if version:
+        print(f"accord {versions()['accord']}")
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
 DataRoot = Annotated[Path | None, typer.Option(help="where datasets are (default: ./data, …)")]
@@ -49,7 +64,8 @@ def run(
     """Run a study, or continue it: only what is new trains."""
     checked = load_study(study, overrides or [])
     if dry_run:
-        estimate(checked, data_root, workers).show(console())
+        record = Record(out or Path("runs") / checked.name)
+        show(*estimate(checked, record, data_root, workers).lines())
         return
     results = run_study(checked, out=out, workers=workers, data_root=data_root, quiet=quiet)
     show_results(results)
@@ -73,7 +89,7 @@ def results(
 @app.command()
 def recipes(name: Annotated[str | None, typer.Argument()] = None) -> None:
     """List the recipes, or explain one and its parameters."""
-    console().print(show_recipe(name) if name else show_recipes())
+    show(show_recipe(name) if name else show_recipes())
 
 
 @app.command()
@@ -89,42 +105,60 @@ def data(
     if json:
         print(dumps([asdict(entry) for entry in entries], indent=1))
     else:
-        console().print(show_datasets(entries))
+        show(show_datasets(entries))
 
 
 @app.command()
 def doctor(data_root: DataRoot = None) -> None:
     """Check this machine: what is wrong, and what to do."""
     found = checks.examine(data_root)
-    console().print(checks.table(found))
+    show(checks.table(found))
     if any(check.verdict == "wrong" for check in found):
         raise typer.Exit(1)
 
 
 def show_results(results: Results) -> None:
-    out = console()
     if results.rows:
-        out.print(results.table(out.width))
+        show(results.table(console().width))
     for trial, reasons in results.failures.items():
         for reason in reasons:
-            out.print(f"failed: {trial}: {reason}", highlight=False, markup=False, soft_wrap=True)
-    out.print(f"record: {results.path}", highlight=False, markup=False, soft_wrap=True)
+            print(f"failed: {trial}: {reason}")
+    print(f"record: {results.path}")
+
+
+def show(*parts: RenderableType) -> None:
+    """Prints for a terminal; piped, as plain text without trailing spaces."""
+    out = console()
+    if sys.stdout.isatty():
+        for part in parts:
+            out.print(part)
+        return
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part)
+    print("\n".join(line.rstrip() for line in captured.get().rstrip().splitlines()))
 
 
 def console() -> Console:
-    """The terminal; piped, plain text as wide as it needs to be."""
+    """The terminal; piped, as wide as it needs to be."""
     return Console() if sys.stdout.isatty() else Console(width=200, no_color=True)
 
 
 def main() -> None:
-    """Exit codes: 0 all done, 1 some trial failed, 2 the user's mistake."""
+    """Exit codes: 0 all done, 1 some trial failed, 2 the user's mistake, 130 stopped by Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without α still shows the rest
     try:
-        app(standalone_mode=True)
+        sys.exit(app(standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except AccordError as error:
         print(f"accord: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("accord: stopped. Run the same command again to go on.", file=sys.stderr)
+    except (KeyboardInterrupt, click.Abort):
+        print("\naccord: stopped. Run the same command again to go on.", file=sys.stderr)
         sys.exit(130)
 
 

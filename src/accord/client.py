@@ -226,8 +226,14 @@ class Training:
             shown = ", ".join(f"{key} = {value}" for key, value in broken.items())
             raise ClientError(
                 f"epoch {self.epoch} gave {shown} (balance {rule}, lr {self.budget.lr}). "
-                "Lower budget.lr, set budget.clip, or choose another balance."
+                f"{self.remedy}"
             )
+
+    @property
+    def remedy(self) -> str:
+        """What usually helps against a training that diverges."""
+        tamer = [] if self.budget.clip else ["set budget.clip"]
+        return f"{', '.join(['Lower budget.lr', *tamer])} or choose another balance."
 
     # --- messages ----------------------------------------------------------------------------
 
@@ -235,7 +241,7 @@ class Training:
         """The message to the server, as training stands now."""
         header = self.briefing.header
         accuracy, moments = measure_client(self.net, self.data, header, self.precision.device)
-        return Upload(
+        upload = Upload(
             UploadHeader(
                 client=self.client,
                 epoch=self.epoch,
@@ -250,6 +256,11 @@ class Training:
                 **moments,
             },
         )
+        # The last step may have broken what the losses before it did not show.
+        for name, tensor in upload.tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise ClientError(f"epoch {self.epoch} left {name} NaN or infinite. {self.remedy}")
+        return upload
 
     def state(self) -> State:
         """Everything the next epoch depends on; random draws are named, so none are kept."""

@@ -40,10 +40,27 @@ def _sentence(model: type[Config], item: Any, where: str) -> str:
     if item["type"] == "missing":
         return f"{key!r} is missing."
     found = item["input"]
-    shown = f"; found {found!r}" if isinstance(found, str | int | float | bool | None) else ""
-    message = item["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    verb = "expected " if item["msg"].startswith("Input should be ") else ""
-    return f"{key!r}: {verb}{message}{shown}."
+    plain = isinstance(found, str | int | float | bool | None | list)
+    shown = f"; found {found!r}" if plain and len(repr(found)) < 80 else ""
+    hint = " A grid is written [a, b]." if isinstance(found, str) and "," in found else ""
+    return f"{key!r}: {_plain_words(item)}{shown}.{hint}"
+
+
+def _plain_words(item: Any) -> str:
+    """pydantic's message without Python's words."""
+    context = item.get("ctx", {})
+    if item["type"] == "string_pattern_mismatch":
+        return "expected letters, digits, dots, dashes and underscores"
+    if item["type"] in ("too_short", "tuple_too_short"):
+        return f"expected at least {context.get('min_length')} entries"
+    if item["type"] in ("tuple_type", "list_type"):
+        return "expected a list such as [0, 1]"
+    if item["type"] == "string_type":
+        return "expected text (in quotes, if it looks like a number or a date)"
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if message.startswith("Input should be "):
+        return "expected " + message.removeprefix("Input should be ")
+    return message
 
 
 def keys(model: type[Config]) -> list[str]:

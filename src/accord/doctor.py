@@ -20,7 +20,7 @@ from rich.table import Table
 
 from accord.data.cache import cache_root
 from accord.data.datasets import inventory
-from accord.tables import plain_table
+from accord.report.tables import plain_table
 
 EXTRAS = {"notebook": "pandas"}  # extra → a module it brings
 GIB = 2**30

@@ -7,18 +7,21 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
-from rich.console import Console
+from rich.console import RenderableType
 
 from accord.client import Training
 from accord.data.deal import Deal
 from accord.engines.jobs import peak_memory
+from accord.engines.trialrun import TrialRun
 from accord.moments import EVAL_BATCH, forward_all
 from accord.progress import spoken
-from accord.runner import Plan, training_key, trial_id, workers_for
+from accord.record import Record
+from accord.report.tables import plain_table
+from accord.runner import Plan, workers_for
 from accord.server import brief
 from accord.study import Study, Trial
-from accord.tables import plain_table
 
 STEPS = 3  # timed, after one that warms up
 ENOUGH = 5.0  # seconds after which fewer steps will do
@@ -39,13 +42,24 @@ class Cost:
     """One trial."""
 
     name: str
-    clients: int
-    smallest: int
-    largest: int
-    train_seconds: list[float]  # per client, on one core; empty when another trial's are reused
+    sizes: list[int]  # images per client
+    train_seconds: list[float]  # of each client that has yet to train, on one core
     measure_seconds: float
     upload_bytes: int
     download_bytes: int
+    note: str
+
+    def cells(self) -> tuple[str, ...]:
+        low, high = min(self.sizes), max(self.sizes)
+        return (
+            self.name,
+            str(len(self.sizes)),
+            str(high) if low == high else f"{low}–{high}",
+            spoken(sum(self.train_seconds) + self.measure_seconds),
+            f"{self.upload_bytes / 1e6:.1f}",
+            f"{self.download_bytes / 1e6:.1f}",
+            self.note,
+        )
 
 
 @dataclass(frozen=True)
@@ -61,80 +75,66 @@ class Estimate:
         total = sum(training) + sum(cost.measure_seconds for cost in self.costs)
         return max(total / self.workers, max(training, default=0.0))
 
-    def show(self, console: Console) -> None:
-        rows = [
-            (
-                cost.name,
-                str(cost.clients),
-                f"{cost.smallest}–{cost.largest}",
-                spoken(sum(cost.train_seconds) + cost.measure_seconds),
-                f"{cost.upload_bytes / 1e6:.1f}",
-                f"{cost.download_bytes / 1e6:.1f}",
-                "" if cost.train_seconds else "shares a training above",
-            )
-            for cost in self.costs
-        ]
+    def lines(self) -> list[RenderableType]:
+        """The trials, and the sums."""
         numbers = ("clients", "images each", "core time", "MB up", "MB down")
-        table = plain_table(
-            ("trial", *numbers, ""), rows, numbers=numbers, title=f"{len(rows)} trials"
-        )
-        console.print(table)
+        rows = [cost.cells() for cost in self.costs]
+        title = f"trials: {len(rows)}"
+        memory = self.memory * self.workers
+        scarce = " (more than this machine has)" if memory > psutil.virtual_memory().total else ""
         disk = sum(cost.upload_bytes for cost in self.costs)
-        lines = (
+        return [
+            plain_table(("trial", *numbers, ""), rows, numbers=numbers, title=title),
             f"time: about {spoken(self.seconds)} with {self.workers} workers",
             f"memory: about {self.memory / 1e9:.1f} GB per worker, "
-            f"{self.memory * self.workers / 1e9:.1f} GB in all",
+            f"{memory / 1e9:.1f} GB in all{scarce}",
             f"record: about {disk / 1e6:.0f} MB",
-        )
-        for line in lines:
-            console.print(line, highlight=False)
+        ]
 
 
-def estimate(study: Study, data_root: Path | None, workers: int | None) -> Estimate:
-    """Times a few steps of every kind of training in the study; trains and writes nothing."""
+def estimate(study: Study, record: Record, data_root: Path | None, workers: int | None) -> Estimate:
+    """Times a few steps of every kind of training; what `record` has is free. Writes nothing."""
+    record.refuse_another(study)
+    plan = Plan(study, data_root, lambda line: print(line, file=sys.stderr))
+    plan.check()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as a client trains
     try:
-        costs = list(
-            _costs(study, Plan(study, data_root, lambda line: print(line, file=sys.stderr)))
-        )
+        costs = _costs(plan.runs(record))
     finally:
         torch.set_num_threads(threads)
     return Estimate(costs, workers_for(workers), peak_memory())
 
 
-def _costs(study: Study, plan: Plan) -> list[Cost]:
+def _costs(runs: list[TrialRun]) -> list[Cost]:
     speeds: dict[str, Speed] = {}
-    seen: set[str] = set()
     costs = []
-    for trial in study.trials():
-        key, deal = plan.deal(trial)
-        training = training_key(trial, key)
-        kind = f"{trial.setup.net} {trial.setup.budget} {trial.recipe.training} {deal.classes}"
+    for run in runs:
+        setup, training = run.trial.setup, run.trial.recipe.training
+        kind = f"{setup.net} {setup.budget} {training} {run.deal.classes}"
         if kind not in speeds:
-            speeds[kind] = _measure(trial, deal)
-        costs.append(_cost(trial, deal, speeds[kind], training, reused=training in seen))
-        seen.add(training)
+            speeds[kind] = _measure(run.trial, run.deal)
+        costs.append(_cost(run, speeds[kind]))
     return costs
 
 
-def _cost(trial: Trial, deal: Deal, speed: Speed, training: str, reused: bool) -> Cost:
-    budget = trial.setup.budget
+def _cost(run: TrialRun, speed: Speed) -> Cost:
+    budget, deal = run.trial.setup.budget, run.deal
     sizes = [int(counts.sum()) for counts in deal.partition.label_counts]
-    steps = [-(-size // budget.batch) * budget.epochs for size in sizes]
     measured = (len(deal.part("test")) + len(deal.part("validation"))) * len(sizes)
-    own = [size * speed.forward * len(budget.checkpoints) for size in sizes]
+    untrained = [] if run.over or run.twin else [sizes[index] for index in run.untrained()]
     return Cost(
-        name=trial_id(trial, training),
-        clients=len(sizes),
-        smallest=min(sizes),
-        largest=max(sizes),
-        train_seconds=[]
-        if reused
-        else [n * speed.step + extra for n, extra in zip(steps, own, strict=True)],
-        measure_seconds=measured * speed.forward * len(budget.checkpoints),
+        name=run.folder.id,
+        sizes=sizes,
+        train_seconds=[
+            -(-size // budget.batch) * budget.epochs * speed.step
+            + size * speed.forward * len(budget.checkpoints)
+            for size in untrained
+        ],
+        measure_seconds=measured * speed.forward * len(run.measuring.missing()),
         upload_bytes=speed.upload_bytes * len(sizes),
         download_bytes=speed.briefing_bytes * len(sizes),
+        note="finished already" if run.over else "shares a training above" if run.twin else "",
     )
 
 
@@ -143,8 +143,7 @@ def _measure(trial: Trial, deal: Deal) -> Speed:
     briefing = brief(trial, deal)
     largest = int(deal.partition.label_counts.sum(axis=1).argmax())
     data = deal.client(largest)
-    few = data.slice(0, trial.setup.budget.batch)
-    training = Training(few, briefing, "0")
+    training = Training(data.slice(0, trial.setup.budget.batch), briefing, "0")
     training.run_epoch()  # warms up
     began, done = time.perf_counter(), 0
     while done < STEPS and time.perf_counter() - began < ENOUGH and not training.done:

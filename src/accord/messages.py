@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -59,6 +59,15 @@ class UploadHeader(Config):
     train_accuracy: float = Field(ge=0, le=1)
     briefing: str  # digest of the briefing it answers
     telemetry: tuple[dict[str, Any], ...] = ()
+
+    @field_validator("telemetry")
+    @classmethod
+    def _numbers(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        for event in value:
+            odd = [key for key, v in event.items() if not isinstance(v, int | float | None)]
+            if odd or not {"epoch", "seconds"} <= event.keys():
+                raise ValueError(f"telemetry is numbers, with epoch and seconds; found {event}")
+        return value
 
 
 class StateHeader(Config):
@@ -175,14 +184,18 @@ class Upload(Message):
                     "answer to this briefing."
                 )
         counts = self.tensors["label_counts"]
-        if bool((counts < 0).any()) or int(counts.sum()) != self.header.samples:
+        samples = self.header.samples
+        whole = bool(((counts >= 0) & (counts <= samples)).all()) and int(counts.sum()) == samples
+        if not whole:
             raise AccordError(
                 f"{where}: label_counts should be 0 or more and add up to the client's "
-                f"{self.header.samples} samples; found {counts.tolist()}."
+                f"{samples} samples; found {counts.tolist()}."
             )
         for name, tensor in self.tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise AccordError(f"{where}: tensor {name!r} holds NaN or infinity.")
+            if name.endswith(NEVER_NEGATIVE) and bool((tensor < 0).any()):
+                raise AccordError(f"{where}: tensor {name!r} holds values below 0.")
 
 
 def expected_upload(briefing: Briefing) -> dict[str, Tensor]:
@@ -215,6 +228,7 @@ class State(Message):
     header_type: ClassVar[type[Config]] = StateHeader
 
 
+NEVER_NEGATIVE = ("running_var", "feature_var", "score_std")
 NET = "net."  # prefix of the net's own tensors in a message
 
 

@@ -146,7 +146,13 @@ class Bars(Plain):
     @contextmanager
     def watching(self, runs: list[TrialRun]) -> Iterator[None]:
         self.work = Work(runs)
-        with Live(console=self.console, get_renderable=self._picture, refresh_per_second=5):
+        live = Live(
+            console=self.console,
+            get_renderable=self._picture,
+            refresh_per_second=5,
+            transient=True,
+        )
+        with live:
             yield
 
     def _picture(self) -> Group:
@@ -159,7 +165,11 @@ class Bars(Plain):
         return Group(self.bars, Text(f"  {work.share():4.0%} of the study, {passed}, {eta}"))
 
     def started(self, run: TrialRun, job: Job) -> None:
-        what = f"client {job.args['client']}" if job.kind == "train" else job.kind
+        what = job.kind
+        if job.kind == "train":
+            what = f"client {job.args['client']}"
+        elif job.kind == "measure":
+            what = f"{job.args['part']} {job.args['start'] + 1}–{job.args['stop']}"
         seed = f"seed {run.trial.seed}"
         alpha = run.trial.setup.partition.alpha
         setting = f"α {alpha:g}, {seed}" if alpha else seed

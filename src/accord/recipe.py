@@ -64,10 +64,9 @@ def resolve(use: Any, folder: Path) -> Recipe:
         )
     changes = {key: value for key, value in use.items() if key not in ("use", "as")}
     raw = merge(_read(use["use"], folder), _normal(changes))
-    if "as" in use:
-        raw["name"] = use["as"]
-        if changes:
-            raw["alias"] = None
+    raw["name"] = use.get("as", raw["name"])
+    if changes:
+        raw["alias"] = None  # it is no longer what the notes call so
     return check(raw, f"recipes.{raw['name']}")
 
 
@@ -99,7 +98,7 @@ def fusion_spec(spec: Any, where: str) -> Spec:
     """A fusion entry in full: {use, as, every parameter}; `as` is its name in the results."""
     spec = dict(spec) if isinstance(spec, Mapping) else {"use": spec}
     label = spec.pop("as", spec.get("use"))
-    if not re.fullmatch(NAME, str(label)):
+    if not isinstance(label, str) or not re.fullmatch(NAME, label):
         raise AccordError(f"{where}: `as: {label}` should be letters, digits, dots and dashes.")
     part = make_part(fusions, spec, where)
     return {**part_spec(spec["use"], part), "as": label}

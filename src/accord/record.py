@@ -1,6 +1,7 @@
 """The record: the run directory, with everything a report, a resume or a stranger needs.
 
-RUN/study.yaml                what was asked, resolved
+RUN/study.yaml                all that was asked, resolved
+RUN/data.json                 which images: a hash of their content
 RUN/results.csv               one row per trial × checkpoint × fusion, made from the trials
 RUN/deals/<key>.json, …       who holds which images: split and partition, shared by recipes
 RUN/trials/<id>/trial.json    one trial: config, versions, partition hash, label counts, costs
@@ -15,15 +16,18 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 from filelock import FileLock, Timeout
 
+from accord.config import keys
 from accord.errors import AccordError
 from accord.files import read_json, write_atomic, write_json
-from accord.study import Study, grid_axes, takes_list
+from accord.joining import HAVE_COLUMNS, joined
+from accord.study import Setup, Study, grid_axes
 from accord.yamls import to_yaml
 
 # What was measured, and what was found; `trial` names the folder behind a row.
@@ -50,7 +54,6 @@ MEASURED = (
     "seconds",
 )
 COLUMNS = (*SETTING, *MEASURED, "trial")
-HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.clients")
 
 Row = dict[str, Any]
 
@@ -88,7 +91,7 @@ class TrialFolder:
             return {"checkpoints": []}
         found = _mapping(read_json(path), path)
         if not isinstance(found.get("checkpoints"), list):
-            raise AccordError(f"{path} is damaged: it has no list 'checkpoints'. Delete it.")
+            raise _damaged(path, "it has no list 'checkpoints'")
         return found
 
     def write_measures(self, checkpoints: list[dict[str, Any]]) -> None:
@@ -147,7 +150,8 @@ class Record:
     def deal(self, key: str) -> Path:
         return self.path / "deals" / f"{key}.json"
 
-    def lock(self) -> FileLock:
+    @contextmanager
+    def lock(self) -> Iterator[None]:
         """One writer at a time; the lock goes with its process, however that ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path / ".lock")
@@ -158,16 +162,21 @@ class Record:
                 f"{self.path} is being written by another process. Wait for it, or choose "
                 "another folder with --out."
             ) from None
-        return lock
+        try:
+            yield
+        finally:
+            lock.release()
 
     def refuse_another(self, study: Study) -> None:
         """A folder that holds another study's record, or no record at all, is left alone."""
+        if not self.path.exists():
+            return
         if self._is_record():
-            _refuse_another(self.asked(), study.resolved, self.path)
+            joined(self.asked(), study.resolved, self.path)
         elif any(path.name not in (".lock", "trials") for path in self.path.iterdir()):
             raise AccordError(
-                f"{self.path} holds files but is not a run directory. Choose another folder with "
-                "--out."
+                f"{self.path} holds files but is not a run directory: a study.yaml and trials/ "
+                "belong there. Choose another folder with --out."
             )
 
     def _is_record(self) -> bool:
@@ -175,23 +184,38 @@ class Record:
         return (self.path / "study.yaml").exists() and (self.path / "trials").is_dir()
 
     def adopt(self, study: Study) -> None:
-        """Makes this the record of `study`."""
+        """Makes this the record of `study`, besides all that was asked of it before."""
+        asked = study.resolved
+        if self._is_record():
+            asked = joined(self.asked(), asked, self.path)
         (self.path / "trials").mkdir(exist_ok=True)
-        write_atomic(self.path / "study.yaml", to_yaml(study.resolved).encode())
+        write_atomic(self.path / "study.yaml", to_yaml(asked).encode())
+
+    def keep_data(self, name: str, content: str) -> None:
+        """Refuses images that changed since the record was begun: results would mix them."""
+        path = self.path / "data.json"
+        known = _mapping(read_json(path), path) if path.exists() else {}
+        if known.setdefault(name, content) != content:
+            raise AccordError(
+                f"the images of {name} are not those this record was begun with. Choose another "
+                "folder with --out."
+            )
+        write_json(path, known)
 
     def asked(self) -> dict[str, Any]:
-        """The study as it was last asked."""
+        """All that was ever asked of this record, as one study."""
         path = self.path / "study.yaml"
         if not self._is_record():
             raise AccordError(f"{self.path} is not a run directory: no study.yaml with trials.")
         try:
             found = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise AccordError(
-                f"{path} is damaged: {' '.join(str(error).split())}. Restore it, or run into "
-                "another folder with --out."
-            ) from None
-        return _mapping(found, path)
+            raise _damaged(path, " ".join(str(error).split())) from None
+        if not isinstance(found, dict) or not isinstance(found.get("recipes"), list):
+            raise _damaged(path, "it is not a resolved study")
+        if not all(isinstance(found.get(section), dict) for section in keys(Setup)):
+            raise _damaged(path, "it is not a resolved study")
+        return found
 
     def rows(self) -> list[Row]:
         """All trials' rows; a trial whose files have not changed is not read again."""
@@ -200,7 +224,10 @@ class Record:
         for trial in self.trials():
             state = (trial.state_of_files(), tuple(axes))
             if trial.id not in self._known or self._known[trial.id][0] != state:
-                self._known[trial.id] = (state, list(trial.rows(axes)))
+                try:
+                    self._known[trial.id] = (state, list(trial.rows(axes)))
+                except (KeyError, TypeError, AttributeError) as error:
+                    raise _damaged(trial.path / "measures.json or trial.json", error) from None
             rows += self._known[trial.id][1]
         return rows
 
@@ -226,50 +253,11 @@ def _coordinate(info: dict[str, Any], axis: str) -> Any:
 
 def _mapping(value: Any, path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise AccordError(f"{path} is damaged: expected a mapping, found {type(value).__name__}.")
+        raise _damaged(path, f"expected a mapping, found {type(value).__name__}")
     return value
 
 
-# Keys that may change freely: they only add trials or rows, each with a column of its own.
-FREE = ("seeds", "recipes", "fusions", "bounds", "device", "keep_checkpoints")
-FREE_IN_SECTION = ("data.path", "partition.alpha", "partition.clients")
-
-
-def _refuse_another(old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
-    """The same study may ask for more, never for something else under the same rows."""
-    _refuse_changed_recipes(old.get("recipes", []), new["recipes"], path)
-    for key in (key for key in new if key not in FREE):
-        pairs: list[tuple[str, Any, Any]] = [(key, old.get(key), new[key])]
-        if isinstance(new[key], dict) and isinstance(old.get(key), dict):
-            pairs = [
-                (f"{key}.{inner}", old[key].get(inner), value) for inner, value in new[key].items()
-            ]
-        for name, before, now in pairs:
-            if name in FREE_IN_SECTION or before == now:
-                continue
-            if not takes_list(name) and _grew(before, now):
-                continue
-            raise AccordError(
-                f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. "
-                "Choose another folder with --out, or ask for both as a grid axis."
-            )
-
-
-def _refuse_changed_recipes(old: list[Any], new: list[Any], path: Path) -> None:
-    """Two recipes of one name would share their rows."""
-    before = {recipe.get("name"): recipe for recipe in old}
-    for recipe in new:
-        known = before.get(recipe["name"], recipe)
-        changed = [key for key in recipe if key != "about" and known.get(key) != recipe[key]]
-        if changed:
-            raise AccordError(
-                f"{path} holds recipe {recipe['name']!r} with another {changed[0]}: "
-                f"{known.get(changed[0])!r}, now {recipe[changed[0]]!r}. Give the changed one a "
-                "name of its own with `as: …`."
-            )
-
-
-def _grew(before: Any, now: Any) -> bool:
-    """Whether a value became an axis that still holds it, or an axis got longer."""
-    olds = before if isinstance(before, list) else [before]
-    return isinstance(now, list) and all(value in now for value in olds)
+def _damaged(path: Path, why: object) -> AccordError:
+    return AccordError(
+        f"{path} is damaged: {why}. Restore it from a copy, or run into another folder with --out."
+    )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from accord.data.datasets import load as load_dataset
@@ -18,7 +19,7 @@ from accord.data.images import Dataset
 from accord.data.settings import DataConfig
 from accord.engines.local import Watcher, execute, release
 from accord.engines.pool import make_pool
-from accord.engines.trialrun import TrialRun, choose_device
+from accord.engines.trialrun import TrialRun, choose_device, use_autocast
 from accord.errors import AccordError
 from accord.progress import Silent, make_watcher
 from accord.record import Record
@@ -43,17 +44,21 @@ def run(
     A record that is there already is continued: only what is new trains. Failed trials are listed
     in `results.failures`. Mistakes of the user raise AccordError.
     """
+    if isinstance(study, Study) and overrides:
+        raise AccordError("overrides are for a study's file or mapping; this one is checked.")
     checked = study if isinstance(study, Study) else load_study(study, overrides)
     record = Record(Path(out) if out else Path("runs") / checked.name)
     watcher: Watcher = Silent() if quiet else make_watcher()
     count = workers_for(workers)
     plan = Plan(checked, Path(data_root) if data_root else None, watcher.tell)
     try:
+        record.refuse_another(checked)
+        plan.check()  # mistakes show before anything is written
         with record.lock():
-            record.refuse_another(checked)
-            plan.check()  # mistakes show before the record becomes this study's
             record.adopt(checked)
             runs = plan.runs(record)
+            for one in runs:
+                one.save_deal(record)
             _execute(runs, record, count, watcher)
             record.write_results()
         failures = {run.folder.id: run.failures for run in runs if run.failures}
@@ -111,6 +116,11 @@ class Plan:
             )
             for remark in found.remarks:
                 self.tell(f"{data.name}: {remark}")
+            held = set(np.unique(found.train.labels).tolist())
+            empty = [name for index, name in enumerate(found.classes) if index not in held]
+            if empty:
+                shown = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
+                self.tell(f"{data.name}: {len(empty)} classes have no training image ({shown})")
             self._datasets[key] = found
         return self._datasets[key]
 
@@ -134,18 +144,20 @@ class Plan:
             seen.add(kind)
 
     def runs(self, record: Record) -> list[TrialRun]:
-        """One run per trial, those that are finished already included."""
+        """One run per trial, those that are finished already included; writes nothing."""
         prepared: list[TrialRun] = []
+        trained: dict[str, TrialRun] = {}
         for trial in self.study.trials():
             key, deal = self.deal(trial)
             training = training_key(trial, key)
             folder = record.trial(trial_id(trial, training))
-            path = record.deal(key)
-            deal.save(path)
-            twin = next((r for r in prepared if r.training_key == training), None)
-            one = TrialRun(trial, folder, training, deal, path, twin)
-            if folder.info().get("status") == "finished" and not one.measuring.missing():
+            one = TrialRun(trial, folder, training, deal, record.deal(key), trained.get(training))
+            finished = folder.info().get("status") == "finished"
+            if finished and not one.measuring.possible():
                 one.stage = "finished"
+                for remark in one.measuring.remarks():
+                    self.tell(remark)
+            trained.setdefault(training, one)
             prepared.append(one)
         return prepared
 
@@ -153,7 +165,7 @@ class Plan:
 def training_key(trial: Trial, deal: str) -> str:
     """Equal for trials whose clients train alike: recipes may differ in name and fusion only."""
     setup = trial.setup.model_dump(mode="json")
-    options = trial.options.model_dump(mode="json", include={"autocast", "compile"})
+    options = [use_autocast(trial.options, "0"), trial.options.compile]
     parts = [deal, setup["net"], setup["budget"], trial.recipe.training, trial.seed, options]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
 
@@ -173,7 +185,8 @@ def check_devices(study: Study) -> None:
         try:
             torch.empty(1, device=choose_device(name, "0"))
         except (RuntimeError, AssertionError) as error:
+            cuda = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
             raise AccordError(
-                f"device {name!r} cannot be used here: {str(error).splitlines()[0]} "
-                "Expected auto, cpu, cuda, cuda:1, …"
+                f"device {name!r} cannot be used here ({type(error).__name__}). This machine has: "
+                f"{', '.join(['cpu', *cuda])}."
             ) from None

@@ -9,7 +9,7 @@ import torch
 
 from accord.data.deal import Deal
 from accord.data.imageset import ImageSet
-from accord.errors import AccordError
+from accord.errors import ClientError
 from accord.fusion.base import Combiner, Outputs, Vote, fusions
 from accord.messages import NET, Briefing, BriefingHeader, NetHeader, prefixed, unprefixed
 from accord.metrics import Tally
@@ -90,10 +90,7 @@ def measure_block(
 
 def _require_finite(scores: torch.Tensor, what: str) -> None:
     if not bool(torch.isfinite(scores).all()):
-        raise AccordError(
-            f"{what} gave scores that are NaN or infinite. Leave that upload out, or train that "
-            "client again."
-        )
+        raise ClientError(f"{what} gave scores that are NaN or infinite. Lower budget.lr.")
 
 
 def run_net(files: UploadFiles, index: int, images: ImageSet, device: str) -> Outputs:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import Field, field_validator
@@ -39,7 +39,9 @@ class Options(Config):
     """Where and how it runs; what no grid axis runs over."""
 
     name: str = Field(pattern=NAME)
-    seeds: tuple[int, ...] = Field((0,), min_length=1)
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...] = Field(
+        (0,), min_length=1
+    )
     device: str | dict[int | str, str] = Field(
         "auto", description="cpu, cuda, cuda:1, …, or one per client"
     )
@@ -50,8 +52,11 @@ class Options(Config):
 
     @field_validator("seeds", mode="before")
     @classmethod
-    def _one_seed(cls, value: Any) -> Any:
-        return [value] if isinstance(value, int) else value
+    def _a_list(cls, value: Any) -> Any:
+        if isinstance(value, int):
+            # One seed, or that many seeds? Better ask.
+            raise ValueError(f"expected a list such as [0, 1, 2], or [{value}] for that one seed")
+        return value
 
     @field_validator("seeds")
     @classmethod
@@ -94,8 +99,8 @@ class Study:
         for dealt, recipe, seed in cells:
             pooled = dealt.model_copy(update={"partition": POOLED})
             setup = pooled if recipe.pooled else dealt
-            rules = {spec["as"]: spec for spec in (*recipe.fusion, *self.fusions)}
-            trial = Trial(self.name, setup, recipe, tuple(rules.values()), seed, self.options)
+            rules = tuple({spec["as"]: spec for spec in (*recipe.fusion, *self.fusions)}.values())
+            trial = Trial(self.name, setup, recipe, rules, seed, self.options)
             found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
         return list(found.values())
 
@@ -118,10 +123,17 @@ def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] 
 def _absolute(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A relative `data.path` is meant from `folder`: the study's own, or where one types."""
     data = raw.get("data")
-    if not isinstance(data, Mapping) or not isinstance(data.get("path"), str):
+    if not isinstance(data, Mapping) or not isinstance(data.get("path"), str | list):
         return raw
-    path = (folder / Path(data["path"]).expanduser()).absolute()
-    return {**raw, "data": {**data, "path": str(path)}}
+
+    def absolute(path: Any) -> Any:
+        if not isinstance(path, str):
+            return path
+        return str((folder / Path(path).expanduser()).absolute())
+
+    path = data["path"]
+    found = [absolute(one) for one in path] if isinstance(path, list) else absolute(path)
+    return {**raw, "data": {**data, "path": found}}
 
 
 def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
@@ -138,6 +150,8 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     setups = tuple(_grid(sections))
     recipes = _recipes(raw.get("recipes"), options, folder)
     fusions = _fusions(raw.get("fusions"))
+    for recipe in recipes:
+        _refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
     resolved = {
         **options.model_dump(mode="json"),
         **_resolved_sections(sections, setups[0]),
@@ -171,12 +185,18 @@ def _fusions(entries: Any) -> tuple[Spec, ...]:
         return ()
     if not isinstance(entries, list):
         entries = [entries]
-    specs = [fusion_spec(entry, "fusions") for entry in entries]
-    labels = [spec["as"] for spec in specs]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise AccordError(f"two fusions are named {label!r}; name one with `as: …`.")
-    return tuple(specs)
+    return tuple(fusion_spec(entry, "fusions") for entry in entries)
+
+
+def _refuse_same_labels(specs: Sequence[Spec], recipe: str) -> None:
+    """One name in the results is one rule; the same rule asked for twice is no harm."""
+    known: dict[str, Spec] = {}
+    for spec in specs:
+        if known.setdefault(spec["as"], spec) != spec:
+            raise AccordError(
+                f"two different fusions of recipe {recipe!r} are named {spec['as']!r}; give one "
+                "another name with `as: …`."
+            )
 
 
 def _section(raw: Mapping[str, Any], key: str) -> dict[str, Any]:

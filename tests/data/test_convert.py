@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import imagefiles as make
 import numpy as np
 import pytest
-from imagefiles import request
 from numpy.testing import assert_array_equal
 from PIL import Image
 
+import imagefiles as make
 from accord.data.convert import convert, per_channel
 from accord.data.decode import decode, decode_all
 from accord.data.raw import Part, Raw
 from accord.errors import AccordError
+from imagefiles import request
 
 
 def saved(picture: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
@@ -35,12 +35,31 @@ def test_decode_modes() -> None:
     palette = picture.quantize(64)
     expected = np.asarray(palette.convert("RGB"))
     assert_array_equal(np.asarray(decode(saved(palette), "x")), expected)
-    assert_array_equal(np.asarray(decode(saved(palette, transparency=bytes(9)), "x")), expected)
-    alpha = picture.copy()
-    alpha.putalpha(Image.fromarray(grey))
-    assert_array_equal(np.asarray(decode(saved(alpha), "x")), colour)
     assert decode(saved(Image.fromarray(grey).convert("LA")), "x").mode == "L"
     assert decode(saved(picture.convert("CMYK"), "JPEG"), "x").mode == "RGB"
+
+
+def test_what_is_transparent_becomes_white() -> None:
+    colour = make.pixels(1, 5, 4, 3)[0]
+    alpha = np.full((5, 4), 255, np.uint8)
+    alpha[0] = 0
+    picture = Image.fromarray(colour)
+    picture.putalpha(Image.fromarray(alpha))
+    expected = colour.copy()
+    expected[0] = 255
+    assert_array_equal(np.asarray(decode(saved(picture), "x")), expected)
+    drawn = Image.new("LA", (3, 2), (0, 0))  # black ink, all of it transparent
+    assert_array_equal(np.asarray(decode(saved(drawn), "x")), np.full((2, 3), 255))
+
+
+def test_dark_16_bit_scans_are_refused_instead_of_learnt_as_black() -> None:
+    scans = [Image.fromarray(np.full((4, 4), 4095 - i, np.uint16)) for i in range(3)]
+    encoded = [(str(i), saved(scan)) for i, scan in enumerate(scans)]
+    with pytest.raises(AccordError, match="brightest pixel is 4,095 of 65,535"):
+        decode_all(encoded, 3, "train", request(size=None))
+    bright = saved(Image.fromarray(np.full((4, 4), 60000, np.uint16)))
+    images, _ = decode_all([*encoded, ("3", bright)], 4, "train", request(size=None))
+    assert images[3].max() == 60000 >> 8
 
 
 def test_decode_refuses_floats_and_other_formats() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from accord.data.imageset import ImageSet
 from accord.data.views import normalise
-from accord.errors import AccordError
+from accord.errors import AccordError, ClientError
 from accord.fusion import fusions
 from accord.fusion.base import Bound, Merge, Vote
 from accord.messages import (
@@ -146,7 +146,7 @@ def fused(name: str, clients: UploadFiles, images: ImageSet, folder: Path) -> Me
         votes = {name: name}
     found = measure_block(BRIEFING, images, clients, votes, merged, "cpu", lambda _: None)
     if isinstance(rule, Bound):
-        return rule.summarise([Tally.from_json(own).metrics() for own in found["clients"]])
+        return rule.summarise([Tally.from_json(own).metrics() for own in found["clients"]], [])[0]
     return Tally.from_json(found["fusions"][name]).metrics()
 
 
@@ -348,7 +348,7 @@ def test_a_briefing_is_not_an_upload(tmp_path: Path) -> None:
 def test_a_net_that_gives_no_finite_scores_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "bad.safetensors"
     changed(net__head__prototypes=torch.full((CLASSES, 64), 3e38)).save(path)
-    with pytest.raises(AccordError, match=r"bad\.safetensors"):
+    with pytest.raises(ClientError, match=r"bad\.safetensors"):
         measure_block(BRIEFING, TEST, UploadFiles([path], BRIEFING), {}, {}, "cpu", lambda _: None)
 
 

@@ -35,8 +35,10 @@ def cache_root() -> Path:
 def key_of(source: Source, *parts: object) -> str:
     """A hash over the source's file names and bytes, and over `parts`."""
     digest = hashlib.sha256(repr((FORMAT, source.salt, parts)).encode())
-    for path in source.files():
-        name = path.relative_to(source.where).as_posix()
+    files = source.files()
+    for path in files:
+        # A single file may be renamed; among several, names tell the parts and classes.
+        name = path.relative_to(source.where).as_posix() if len(files) > 1 else ""
         try:
             content = _sha256(path)
         except OSError as error:

@@ -19,6 +19,8 @@ from accord.errors import AccordError
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm")
 
+PEAK = (-1, -1)  # the key of a 16-bit image's brightest value; no file can hold such a key
+
 # What Pillow raises for damaged bytes, depending on the format.
 _DAMAGE = (
     OSError,
@@ -44,9 +46,11 @@ def decode_all(
     found: tuple[int, int] | None = None
     first = ""
     several = False
+    peak = -1
     for row, (where, data) in enumerate(encoded):
         picture = decode(data, where)
         height_width = (picture.height, picture.width)
+        peak = max(peak, picture.info.get(PEAK, -1))
         pixels = _pixels(picture, request.size)
         if images is None:
             images = np.empty((count, *pixels.shape), np.uint8)
@@ -61,12 +65,17 @@ def decode_all(
         progress.step()
     if images is None:
         raise AccordError(f"{request.name} {what}: holds no images; expected at least one.")
+    if 0 <= peak < 2**14:
+        raise AccordError(
+            f"{request.name} {what}: 16-bit images whose brightest pixel is {peak:,} of 65,535 "
+            "would come out nearly black. Scale them to the full range, or to 8 bits, first."
+        )
     return images, None if several else found
 
 
 def decode(data: bytes, where: str) -> Image.Image:
-    """One image in mode L (grey) or RGB. Transparency is dropped, 16-bit grey keeps its high byte
-    (as Pillow does for 16-bit colour), an animation gives its first frame."""
+    """One image in mode L (grey) or RGB. What is transparent becomes white, 16-bit grey keeps its
+    high byte (as Pillow does for 16-bit colour), an animation gives its first frame."""
     try:
         picture = Image.open(io.BytesIO(data), formats=_FORMATS)
         picture.load()
@@ -74,7 +83,7 @@ def decode(data: bytes, where: str) -> Image.Image:
     except _DAMAGE as error:
         raise AccordError(
             f"{where}: expected an image ({', '.join(_FORMATS)}); it could not be decoded "
-            f"({error or type(error).__name__}). Replace or remove it."
+            f"({type(error).__name__}). Replace or remove it."
         ) from None
 
 
@@ -82,18 +91,27 @@ def _eight_bit(picture: Image.Image, where: str) -> Image.Image:
     mode = picture.mode
     if mode in ("L", "RGB"):
         return picture
-    if mode in ("1", "LA", "La"):
+    if mode == "1":
         return picture.convert("L")
+    if mode in ("LA", "La"):
+        return _on_white(picture).convert("L")
     if mode == "I" or mode.startswith("I;16"):
         values = np.asarray(picture)
         if values.min() < 0 or values.max() > 65535:
             raise AccordError(f"{where}: expected 8 or 16 bits a pixel; found 32. Save it as PNG.")
-        return Image.fromarray((values >> 8).astype(np.uint8))
+        eight = Image.fromarray((values >> 8).astype(np.uint8))
+        eight.info[PEAK] = int(values.max())
+        return eight
     if mode == "F":
         raise AccordError(f"{where}: expected whole-number pixels; found floats. Save it as PNG.")
-    if mode == "P" and "transparency" in picture.info:
-        picture = picture.convert("RGBA")
+    if mode in ("RGBA", "RGBa", "PA") or "transparency" in picture.info:
+        picture = _on_white(picture)
     return picture.convert("RGB")
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    picture = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
 
 
 def _pixels(picture: Image.Image, size: int | None) -> Bytes:

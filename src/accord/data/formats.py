@@ -18,9 +18,10 @@ from accord.errors import AccordError
 
 
 def damaged(path: Path, error: BaseException | str) -> AccordError:
-    """The file cannot be read to its end; what to do is always to get it again."""
+    """The file cannot be read to its end, or it is of another kind than was said."""
     return AccordError(
-        f"{path}: the file is damaged or incomplete ({error}). Delete it and fetch it again."
+        f"{path}: not readable as what it should be ({error}). If it is another kind of file, "
+        "`data.name` should say so; if it is damaged, get it again."
     )
 
 

@@ -92,7 +92,9 @@ class PartitionConfig(Config):
             if key in own and value is None:
                 raise ValueError(f"scheme {self.scheme!r} needs {key!r}; set it")
             if key not in own and value is not None:
-                raise ValueError(f"scheme {self.scheme!r} has no {key!r}; found {value!r}, drop it")
+                raise ValueError(
+                    f"scheme {self.scheme!r} has no {key!r}; found {value!r}, set it to null"
+                )
         return self
 
     @model_serializer(mode="wrap")

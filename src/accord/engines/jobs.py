@@ -94,12 +94,11 @@ def train_client(args: Args, tell: Tell) -> Args:
     data = _deal(args["deal"]).client(args["index"])
     precision = Precision(torch.device(args["device"]), args["autocast"], args["compile"])
     training = Training(data, briefing, args["client"], precision)
-    if state_path.exists():
-        state = State.load(state_path)
-        if state.header.briefing == briefing.digest:
-            training.restore(state)
-            for event in training.telemetry:
-                tell({"event": event})
+    state = _usable_state(state_path, briefing, args["uploads"])
+    if state:
+        training.restore(state)
+        for event in training.telemetry:
+            tell({"event": event})
     saved = time.monotonic()
     while not training.done:
         event = training.run_epoch(_throttled(training, tell))
@@ -112,6 +111,17 @@ def train_client(args: Args, tell: Tell) -> Args:
             saved = time.monotonic()
     state_path.unlink(missing_ok=True)
     return {}
+
+
+def _usable_state(path: Path, briefing: Briefing, uploads: dict[str, str]) -> State | None:
+    """A state saves time and nothing else: one that is damaged or does not fit is passed over."""
+    try:
+        state = State.load(path)
+    except AccordError:
+        return None
+    passed = [Path(to) for epoch, to in uploads.items() if int(epoch) <= state.header.epoch]
+    fits = state.header.briefing == briefing.digest and all(to.exists() for to in passed)
+    return state if fits else None
 
 
 def _throttled(training: Training, tell: Tell) -> Callable[[float], None]:
@@ -162,6 +172,3 @@ def _too_large(args: Args, error: BaseException) -> ClientError:
         f"{briefing.budget['batch']}) smaller, or choose a smaller net.backbone than "
         f"{briefing.net.backbone}."
     )
-
-
-__all__ = ["AccordError", "Job", "perform"]

@@ -27,7 +27,8 @@ class Watcher(Protocol):
 def execute(
     runs: list[TrialRun], pool: Pool, watcher: Watcher, on_result: Callable[[], object]
 ) -> None:
-    """Takes every run to its end. A client that fails ends its trial; the rest goes on.
+    """Takes every run to its end. A client that fails fails its trial; all others still train, so
+    that a second try has less to do.
 
     `on_result` is called after each trial, so that results can be read while others run.
 

@@ -145,19 +145,24 @@ class Measuring:
         shutil.rmtree(self.folder.path / "merged", ignore_errors=True)
 
     def _checkpoint(self, epoch: int) -> dict[str, Any]:
-        fused, own = self._metrics(epoch, "test")
-        validated, _ = self._metrics(epoch, "validation")
+        test, test_clients = self._metrics(epoch, "test")
+        validation, validation_clients = self._metrics(epoch, "validation")
+        found = {
+            name: (metrics, validation[name].accuracy if validation else None)
+            for name, metrics in test.items()
+        }
+        for name, rule in self.rules.items():
+            if isinstance(rule, Bound):
+                found[name] = rule.summarise(test_clients, validation_clients)
         headers = [Upload.load(self.upload(client, epoch)).header for client in self.clients]
         return {
             "epoch": epoch,
-            "seconds": sum(event["seconds"] for h in headers for event in h.telemetry),
+            "seconds": sum(event["seconds"] or 0 for h in headers for event in h.telemetry),
             "upload_bytes": sum(self.upload(c, epoch).stat().st_size for c in self.clients),
             "fusions": {
-                name: {
-                    **metrics.to_json(),
-                    "validation_accuracy": validated[name].accuracy if validated else None,
-                }
-                for name, metrics in fused.items()
+                name: {**found[name][0].to_json(), "validation_accuracy": found[name][1]}
+                for name in self.rules
+                if name in found
             },
             "clients": [
                 {
@@ -165,16 +170,16 @@ class Measuring:
                     "train_accuracy": headers[index].train_accuracy,
                     "test_accuracy": metrics.accuracy,
                 }
-                for index, metrics in enumerate(own)
+                for index, metrics in enumerate(test_clients)
             ],
         }
 
     def _metrics(self, epoch: int, part: str) -> tuple[dict[str, Metrics], list[Metrics]]:
-        """Of every fusion and of every client, the blocks of a part added up in order."""
+        """Of every fused rule and of every client, the blocks of a part added up in order."""
         blocks = [self.tallies[key] for key in sorted(self.tallies) if key[:2] == (epoch, part)]
         if not blocks:
             return {}, []
-        own = [
+        clients = [
             Tally.sum(Tally.from_json(block["clients"][index]) for block in blocks).metrics()
             for index in range(len(self.clients))
         ]
@@ -182,10 +187,7 @@ class Measuring:
             name: Tally.sum(Tally.from_json(block["fusions"][name]) for block in blocks).metrics()
             for name in blocks[0]["fusions"]
         }
-        for name, rule in self.rules.items():
-            if isinstance(rule, Bound):
-                fused[name] = rule.summarise(own)
-        return {name: fused[name] for name in self.rules if name in fused}, own
+        return fused, clients
 
 
 def _plain(spec: dict[str, Any]) -> dict[str, Any]:

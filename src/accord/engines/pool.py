@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 from accord.engines.jobs import Job, perform
 from accord.engines.worker import failure
+from accord.errors import AccordError
 
 # glibc would give the memory of every step back to the system and fault it in again: keeping it
 # saved 14 % of a resnet10 step and 43 % of a conv4 step, for 8 to 25 % more memory.
@@ -96,29 +97,32 @@ class Processes:
 
     def hear(self, handle: Handler) -> None:
         """Passes on what the workers say, until at least one job has ended."""
-        while True:
+        ended = False
+        while not (ended and self._told.empty()):
             worker, body = self._told.get()
-            if worker not in self._workers:
-                continue
             if body is None:
+                replacement = self._replace(worker)
+                if worker.job is not None and not worker.began:
+                    replacement.give(worker.job)  # it died before it could begin: nobody's fault
+                    continue
                 body = {"kind": "failed", "error": "client", "message": worker.obituary()}
-                self._replace(worker)
-            kind = body.get("kind")
-            job = worker.job
-            if job is None or kind not in ("news", "done", "failed"):
+            kind, job = body["kind"], worker.job
+            if job is None or kind == "ready":
+                continue
+            if kind == "began":
+                worker.began = True
                 continue
             if kind != "news":
-                worker.job = None
+                worker.job, ended = None, True
             handle(Message(job, kind, body))
-            if kind != "news" and self._told.empty():
-                return
 
-    def _replace(self, dead: _Worker) -> None:
+    def _replace(self, dead: _Worker) -> _Worker:
         """A new worker in the place of one that died. One that never came up ends it all."""
         if not dead.came_up:
-            raise RuntimeError(f"a worker process could not start: {dead.obituary()}")
+            raise AccordError(f"a worker could not start: {dead.obituary()} Try --workers 1.")
         at = self._workers.index(dead)
         self._workers[at] = _Worker(dead.number, self._log_folder, self._told)
+        return self._workers[at]
 
     def close(self) -> None:
         for worker in self._workers:
@@ -134,10 +138,11 @@ class _Worker:
         log_folder: Path,
         told: queue.Queue[tuple[_Worker, dict[str, Any] | None]],
     ) -> None:
-        self.number, self.came_up = number, False
+        self.number, self.came_up, self.began = number, False, False
         self.job: Job | None = None
         log_folder.mkdir(parents=True, exist_ok=True)
         self.log = log_folder / f"worker-{number}.log"
+        self.log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", "from accord.engines.worker import main; main()"],
@@ -146,6 +151,7 @@ class _Worker:
                 stderr=log,
                 text=True,
                 encoding="utf-8",
+                start_new_session=True,  # Ctrl-C is the parent's to act on
                 env={**GREEDY, **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             )
         threading.Thread(target=self._hear, args=(told,), daemon=True).start()
@@ -153,26 +159,30 @@ class _Worker:
     def _hear(self, told: queue.Queue[tuple[_Worker, dict[str, Any] | None]]) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            body = json.loads(line)
+            try:
+                body = json.loads(line)
+            except ValueError:
+                break  # killed in the middle of a line
             self.came_up = True
             told.put((self, body))
         self.process.wait()
         told.put((self, None))
 
     def give(self, job: Job) -> None:
-        self.job = job
+        self.job, self.began = job, False
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps({"kind": job.kind, "args": job.args}) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # it died between two jobs: its end is heard, and the job reported, in hear()
+            pass  # it died between two jobs: its end is heard, and the job given on, in hear()
 
     def obituary(self) -> str:
         """Why it died, as far as one can tell from outside."""
         code = self.process.returncode
-        last = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        said = f" It last said: {last[0]}" if last else ""
+        said = self.log.read_bytes()[self.log_start :].decode(errors="replace")
+        last = said.strip().splitlines()[-1:]
+        quoted = f" It last said: {last[0]}" if last else ""
         if code is not None and code < 0:
             name = signal.Signals(-code).name
             hint = (
@@ -181,8 +191,8 @@ class _Worker:
                 if name == "SIGKILL"
                 else ""
             )
-            return f"its worker process was killed by {name}.{hint}{said}"
-        return f"its worker process ended with exit code {code}.{said}"
+            return f"its worker process was killed by {name}.{hint}{quoted}"
+        return f"its worker process ended with exit code {code}.{quoted}"
 
     def end(self) -> None:
         self.process.kill()

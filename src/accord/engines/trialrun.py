@@ -22,9 +22,9 @@ from accord.engines.jobs import Job
 from accord.engines.measuring import Measuring
 from accord.errors import AccordError
 from accord.messages import Upload
-from accord.record import TrialFolder
+from accord.record import Record, TrialFolder
 from accord.server import brief
-from accord.study import Trial
+from accord.study import Options, Trial
 from accord.versions import versions
 
 
@@ -63,18 +63,25 @@ class TrialRun:
         return self.stage in ("finished", "failed")
 
     def untrained(self) -> list[int]:
-        """Clients (by index) whose last upload is not there."""
-        last = self.epochs[-1]
+        """Clients (by index) that lack an upload; a finished trial keeps only the last ones."""
+        finished = self.folder.info().get("status") == "finished"
+        needed = self.epochs[-1:] if finished else self.epochs
         return [
             index
             for index, client in enumerate(self.clients)
-            if not self.measuring.upload(client, last).exists()
+            if not all(self.measuring.upload(client, epoch).exists() for epoch in needed)
         ]
 
     def training_size(self, index: int) -> float:
         """A client's work, in images passed through the net."""
         images = int(self.deal.partition.label_counts[index].sum())
         return float(images * self.trial.setup.budget.epochs * self.trial.recipe.views)
+
+    def save_deal(self, record: Record) -> None:
+        """Writes who holds which images, for workers and for those who come after."""
+        data = self.deal.data
+        record.keep_data(f"{data.name} {data.image}", self.deal.dataset.folder.name)
+        self.deal.save(self.deal_path)
 
     # --- the way -------------------------------------------------------------------------------
 
@@ -113,13 +120,13 @@ class TrialRun:
             if self.twin.stage == "failed" and self.untrained():
                 self.failures.append(f"trains like {self.twin.folder.id}, which failed")
         self._write_briefing()
+        if self.twin is not None and not self.failures:
+            self._link_uploads(self.twin)
+        order = sorted(self.untrained(), key=self.training_size, reverse=True)
         self._write_info("running")
         if self.failures:
             return True
-        if self.twin is not None:
-            self._link_uploads(self.twin)
         self.folder.events.unlink(missing_ok=True)
-        order = sorted(self.untrained(), key=self.training_size, reverse=True)
         self.ready.extend(self._training_job(index) for index in order)
         self.stage = "train"
         return True
@@ -154,8 +161,8 @@ class TrialRun:
             "uploads": {str(e): str(self.measuring.upload(client, e)) for e in self.epochs},
             "state": str(self.folder.state(client)),
             "device": device,
-            # bf16 pays on CUDA only; compiling costs more than a study's steps save.
-            "autocast": device[:4] == "cuda" if options.autocast == "auto" else options.autocast,
+            "autocast": use_autocast(options, client),
+            # Compiling costs more than a study's steps save.
             "compile": False if options.compile == "auto" else options.compile,
         }
         return self._with_deal(Job("train", args, self.training_size(index)))
@@ -227,6 +234,13 @@ def choose_device(asked: str | dict[int | str, str], client: str) -> str:
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return asked
+
+
+def use_autocast(options: Options, client: str) -> bool:
+    """As asked; by default where it pays, on CUDA."""
+    if options.autocast == "auto":
+        return choose_device(options.device, client).startswith("cuda")
+    return options.autocast
 
 
 def _link(source: Path, target: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 import traceback
@@ -21,7 +20,6 @@ from accord.errors import AccordError, ClientError
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to act on
     # Standard output belongs to the protocol: what libraries print goes to the log instead.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
@@ -29,11 +27,15 @@ def main() -> None:
     threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
 
     def answer(message: dict[str, Any]) -> None:
-        answers.write(json.dumps(message) + "\n")
+        try:
+            answers.write(json.dumps(message) + "\n")
+        except BrokenPipeError:
+            os._exit(0)  # nobody is left to hear it
 
     answer({"kind": "ready"})
     while True:
         job = waiting.get()
+        answer({"kind": "began"})
         try:
             result = perform(
                 job["kind"], job["args"], lambda news: answer({"kind": "news", **news})

@@ -14,18 +14,22 @@ from accord.metrics import Metrics
 class ClientMean(Bound):
     """The mean over clients of what each one's own net reaches on the whole test set."""
 
-    def summarise(self, clients: Sequence[Metrics]) -> Metrics:
+    def summarise(
+        self, test: Sequence[Metrics], validation: Sequence[Metrics]
+    ) -> tuple[Metrics, float | None]:
         def mean(name: str) -> float:
-            return float(np.mean([getattr(client, name) for client in clients]))
+            return float(np.mean([getattr(client, name) for client in test]))
 
-        return Metrics(
+        metrics = Metrics(
             accuracy=mean("accuracy"),
             balanced_accuracy=mean("balanced_accuracy"),
             worst_class=mean("worst_class"),
             ece=mean("ece"),
             loss=mean("loss"),
-            confusion=tuple(map(tuple, np.sum([c.confusion for c in clients], axis=0).tolist())),
+            confusion=tuple(map(tuple, np.sum([c.confusion for c in test], axis=0).tolist())),
         )
+        validated = [client.accuracy for client in validation]
+        return metrics, float(np.mean(validated)) if validated else None
 
 
 @fusions.register("client-best")
@@ -35,5 +39,8 @@ class ClientBest(Bound):
     It is found with the test labels, so it is a bound to compare with, not a method to use.
     """
 
-    def summarise(self, clients: Sequence[Metrics]) -> Metrics:
-        return max(clients, key=lambda client: (client.accuracy, -client.loss))
+    def summarise(
+        self, test: Sequence[Metrics], validation: Sequence[Metrics]
+    ) -> tuple[Metrics, float | None]:
+        best = max(range(len(test)), key=lambda k: (test[k].accuracy, -test[k].loss))
+        return test[best], validation[best].accuracy if validation else None

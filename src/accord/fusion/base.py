@@ -86,7 +86,10 @@ class Bound(Fusion):
     """Fuses nothing: summarises what the clients' own nets reach."""
 
     @abstractmethod
-    def summarise(self, clients: Sequence[Metrics]) -> Metrics: ...
+    def summarise(
+        self, test: Sequence[Metrics], validation: Sequence[Metrics]
+    ) -> tuple[Metrics, float | None]:
+        """Test metrics and validation accuracy, from each client's (`validation` may be empty)."""
 
 
 fusions: Registry[type[Fusion]] = Registry("fusion", "accord.fusion")

@@ -19,7 +19,11 @@ def plain_table(
 ) -> Table:
     """`numbers` names the columns that are set flush right."""
     table = Table(
-        title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE
+        title=Text(title) if title else None,
+        caption=Text(caption) if caption else None,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE,
     )
     for name in columns:
         number = name in numbers

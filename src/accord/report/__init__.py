@@ -1,0 +1,1 @@
+"""What people read: tables, and later plots and pages."""

@@ -1,0 +1,135 @@
+"""The table of a run: a line per setting, recipe and fusion, with the spread over seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from accord.errors import AccordError
+from accord.record import MEASURED, Row
+from accord.report.tables import plain_table
+
+Line = dict[str, Any]
+
+NUMBERS = (
+    *("clients", "α", "seeds", "epoch", "accuracy %", "balanced %", "worst %", "validation %"),
+    *("ECE %", "MB up", "seconds"),
+)
+# What a narrow terminal can do without; the first go first.
+DISPENSABLE = ("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "balanced %")
+
+
+def compare(rows: Sequence[Row]) -> list[Line]:
+    """Every setting at its trials' last epoch; what was measured becomes a list over seeds."""
+    last: dict[str, int] = defaultdict(int)
+    for row in rows:
+        last[row["trial"]] = max(last[row["trial"]], row["epoch"])
+    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["epoch"] == last[row["trial"]]:
+            setting = {k: v for k, v in row.items() if k not in (*MEASURED, "seed", "trial")}
+            groups[tuple(map(str, setting.values()))].append(row)
+    return sorted((_line(group) for group in groups.values()), key=_order)
+
+
+def _line(rows: list[Row]) -> Line:
+    seeds = [row["seed"] for row in rows]
+    if len(set(seeds)) < len(seeds):
+        raise AccordError(
+            f"the record holds two results of {rows[0]['recipe']}, seed {seeds[-1]}: "
+            f"{', '.join(str(row['trial']) for row in rows)}. Remove one of these folders."
+        )
+    measured = {key: [row[key] for row in rows if row[key] is not None] for key in MEASURED}
+    return {**rows[0], **measured, "seeds": seeds}
+
+
+def _order(line: Line) -> tuple[Any, ...]:
+    """Settings together, bounds last, best first."""
+    bound = {"local-only": 1, "central": 2}.get(line["recipe"], 0)
+    pooled = line["partition"] == "pooled"
+    alpha = line["alpha"] if line["alpha"] is not None else float("inf")
+    axes = [str(value) for key, value in line.items() if "." in key]
+    setting = (line["dataset"], pooled, -alpha, line["clients"], axes)
+    return (*setting, bound, -statistics.mean(line["accuracy"]))
+
+
+def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
+    """What matters most, in at most `width` characters; results.csv has all of it."""
+    lines = compare(rows)
+    shared = _shared(lines)
+    columns = {
+        name: [text(line) for line in lines]
+        for name, text in _columns(lines).items()
+        if name not in shared
+    }
+    narrow = False
+    for name in DISPENSABLE:
+        if sum(3 + max(map(len, (key, *cells))) for key, cells in columns.items()) > width:
+            columns.pop(name, None)
+            narrow = True
+    return plain_table(
+        list(columns),
+        zip(*columns.values(), strict=True),
+        numbers=NUMBERS,
+        title=": ".join([title, *filter(None, [", ".join(shared.values())])]),
+        caption=_caption(lines, narrow),
+    )
+
+
+def _shared(lines: list[Line]) -> dict[str, str]:
+    """What all lines have in common goes into the title instead of a column."""
+    federated = [line for line in lines if line["partition"] != "pooled"] or lines
+    words = {"dataset": "{}", "partition": "{}", "clients": "{} clients"}
+    found = {key: {line[key] for line in federated} for key in words}
+    return {key: words[key].format(*values) for key, values in found.items() if len(values) == 1}
+
+
+def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
+    """Heading → the text of a line's cell."""
+    columns: dict[str, Callable[[Line], str]] = {
+        "dataset": lambda line: str(line["dataset"]),
+        "partition": lambda line: str(line["partition"]),
+        "clients": lambda line: str(line["clients"]),
+        "α": lambda line: "any" if line["partition"] == "pooled" else _short(line["alpha"]),
+    }
+    for axis in (key for key in (lines[0] if lines else {}) if "." in key):
+        columns[axis] = lambda line, axis=axis: _short(line[axis])  # type: ignore[misc]
+    columns["recipe"] = lambda line: str(line["recipe"])
+    columns["fusion"] = lambda line: str(line["fusion"])
+    if len({len(line["seeds"]) for line in lines}) > 1:
+        columns["seeds"] = lambda line: str(len(line["seeds"]))
+    columns["epoch"] = lambda line: str(line["epoch"])
+    columns["accuracy %"] = lambda line: _percent(line["accuracy"])
+    columns["balanced %"] = lambda line: _percent(line["balanced_accuracy"])
+    columns["worst %"] = lambda line: _percent(line["worst_class"])
+    if any(line["validation_accuracy"] for line in lines):
+        columns["validation %"] = lambda line: _percent(line["validation_accuracy"])
+    columns["ECE %"] = lambda line: _percent(line["ece"])
+    columns["MB up"] = lambda line: f"{statistics.mean(line['upload_bytes']) / 1e6:.1f}"
+    columns["seconds"] = lambda line: f"{statistics.mean(line['seconds']):.1f}"
+    return columns
+
+
+def _caption(lines: list[Line], narrow: bool) -> str:
+    counts = {len(line["seeds"]) for line in lines}
+    said = "one seed: no spread, and no proof"
+    if counts and max(counts) > 1:
+        number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds counted"
+        said = f"mean ± standard deviation over {number}"
+    more = "more columns and earlier checkpoints" if narrow else "earlier checkpoints"
+    return f"{said}; {more}: results.csv"
+
+
+def _percent(values: list[float]) -> str:
+    if not values:
+        return "–"
+    mean = f"{100 * statistics.mean(values):.1f}"
+    return f"{mean} ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else mean
+
+
+def _short(value: Any) -> str:
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
