@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from accord.errors import AccordError
 from accord.report.comparison import compare
 from accord.results import Results
 
@@ -78,3 +79,23 @@ def test_a_narrow_terminal_cuts_columns_not_words(width: int) -> None:
 def test_no_results_yet_is_an_empty_table() -> None:
     assert compare([]) == []
     assert "accuracy" in shown(Results(Path("r"), []))
+
+
+def test_lines_that_differ_in_clients_or_seeds_show_it() -> None:
+    rows = [row("a", 0, 0.5, clients=2), row("a", 0, 0.6, clients=3), row("a", 1, 0.7, clients=3)]
+    text = shown(Results(Path("r"), rows))
+    assert "clients" in text
+    assert "seeds" in text
+    assert "the seeds counted" in text
+
+
+def test_one_seed_twice_is_an_error_never_a_spread() -> None:
+    rows = [row("a", 0, 0.5), row("a", 0, 0.7, trial="another")]
+    with pytest.raises(AccordError, match="two results of a, seed 0"):
+        compare(rows)
+
+
+def test_names_are_never_taken_for_markup() -> None:
+    text = shown(Results(Path("runs/m[/x]"), [row("a", 0, 0.5, dataset="[red]d[/red]")]))
+    assert "m[/x]" in text
+    assert "[red]d[/red]" in text

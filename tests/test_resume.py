@@ -117,3 +117,38 @@ def test_a_client_goes_on_from_its_state_instead_of_starting_again(
     # Client 1 had a checkpoint after 2 of 4 epochs; no epoch of anyone is trained twice.
     assert ("1", 1) in before
     assert sorted(before + epochs) == [(c, e) for c in "012" for e in range(4)]
+
+
+def interrupted(study: Raw, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run cut off when client 1 had its first checkpoint behind it."""
+    real = Training.run_epoch
+
+    def cut(self: Training, tell: Any = None) -> Event:
+        if self.client == "1" and self.epoch == 3:
+            raise PowerCut
+        return real(self, tell)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "run_epoch", cut)
+        with pytest.raises(PowerCut):
+            accord.run(study, out=out, workers=1, quiet=True)
+    assert list(out.glob("trials/*/state/client-1.safetensors"))
+
+
+@pytest.mark.parametrize("harm", ["state cut", "state gone", "checkpoint gone"])
+def test_what_an_interrupted_client_lost_is_made_again(
+    study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    study["recipes"] = ["ce-ensemble"]
+    accord.run(study, out=tmp_path / "whole", workers=1, quiet=True)
+    interrupted(study, tmp_path / "cut", monkeypatch)
+    (state,) = tmp_path.glob("cut/trials/*/state/client-1.safetensors")
+    if harm == "state cut":
+        state.write_bytes(state.read_bytes()[:-100])
+    elif harm == "state gone":
+        state.unlink()
+    else:
+        next(tmp_path.glob("cut/trials/*/uploads/client-1@2.safetensors")).unlink()
+    accord.run(study, out=tmp_path / "cut", workers=1, quiet=True)
+    assert timeless(tmp_path / "cut") == timeless(tmp_path / "whole")
+    assert_same_uploads(tmp_path / "cut", tmp_path / "whole")

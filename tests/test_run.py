@@ -291,3 +291,18 @@ def test_overlapping_and_single_class_clients_run(study: Raw, tmp_path: Path) ->
         results = accord.run(study, out=out, workers=1, quiet=True)
         assert not results.failures
         assert len(results.rows) == 5
+
+
+def test_a_client_broken_by_its_last_step_fails_its_trial_alone(study: Raw, tmp_path: Path) -> None:
+    """The losses of the only step are finite; the weights after it are not."""
+    study["budget"] = {"epochs": 1, "batch": 512, "lr": [1e38, 0.05], "clip": None}
+    study["recipes"] = ["ce-ensemble"]
+    results = accord.run(study, out=tmp_path, workers=1, quiet=True)
+    (reasons,) = results.failures.values()
+    assert any("NaN or infinite" in reason or "gave" in reason for reason in reasons)
+    assert [row["budget.lr"] for row in results.rows] == [0.05]
+
+
+def test_overrides_of_a_checked_study_are_refused_not_ignored(study: Raw, tmp_path: Path) -> None:
+    with pytest.raises(AccordError, match="overrides"):
+        accord.run(accord.load_study(study), overrides=["budget.epochs=3"], out=tmp_path)

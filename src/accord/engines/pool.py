@@ -21,6 +21,7 @@ from accord.errors import AccordError
 # glibc would give the memory of every step back to the system and fault it in again: keeping it
 # saved 14 % of a resnet10 step and 43 % of a conv4 step, for 8 to 25 % more memory.
 GREEDY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
+COMMAND = [sys.executable, "-c", "from accord.engines.worker import main; main()"]
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class _Worker:
         self.log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from accord.engines.worker import main; main()"],
+                COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
