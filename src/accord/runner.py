@@ -57,7 +57,7 @@ def run(
         with record.lock():
             record.adopt(checked)
             runs = plan.runs(record)
-            for one in runs:
+            for one in {one.deal_path: one for one in runs}.values():
                 one.save_deal(record)
             _execute(runs, record, count, watcher)
             record.write_results()
@@ -114,13 +114,8 @@ class Plan:
                 channels=data.image.channels,
                 tell=self.tell,
             )
-            for remark in found.remarks:
+            for remark in (*found.remarks, *_empty_classes(found)):
                 self.tell(f"{data.name}: {remark}")
-            held = set(np.unique(found.train.labels).tolist())
-            empty = [name for index, name in enumerate(found.classes) if index not in held]
-            if empty:
-                shown = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
-                self.tell(f"{data.name}: {len(empty)} classes have no training image ({shown})")
             self._datasets[key] = found
         return self._datasets[key]
 
@@ -160,6 +155,14 @@ class Plan:
             trained.setdefault(training, one)
             prepared.append(one)
         return prepared
+
+
+def _empty_classes(dataset: Dataset) -> list[str]:
+    """Labels with gaps make classes that nobody holds: allowed, but hardly meant."""
+    held = set(np.unique(dataset.train.labels).tolist())
+    empty = [name for index, name in enumerate(dataset.classes) if index not in held]
+    shown = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
+    return [f"{len(empty)} classes have no training image ({shown})"] if empty else []
 
 
 def training_key(trial: Trial, deal: str) -> str:

@@ -50,9 +50,7 @@ def perform(kind: str, args: Args, tell: Tell) -> Args:
     torch.set_num_threads(1)
     try:
         answer = kinds.get(kind)(args, tell)
-    except torch.OutOfMemoryError as error:
-        raise _too_large(args, error) from None
-    except MemoryError as error:
+    except (torch.OutOfMemoryError, MemoryError) as error:
         raise _too_large(args, error) from None
     except RuntimeError as error:
         if "not enough memory" in str(error) or "can't allocate memory" in str(error):
