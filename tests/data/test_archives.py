@@ -6,14 +6,14 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import imagefiles as make
 import numpy as np
 import pytest
-from imagefiles import cut, held_out, read
 from numpy.testing import assert_array_equal
 
+import imagefiles as make
 from accord.data.archives import find_cifar10, find_cifar100
 from accord.errors import AccordError
+from imagefiles import cut, held_out, read
 
 DIGITS = tuple("0123456789")
 

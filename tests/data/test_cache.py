@@ -9,11 +9,11 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import imagefiles as make
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+import imagefiles as make
 from accord.data import cache
 from accord.data.datasets import load, open_cached
 from accord.data.images import Dataset, Images

@@ -6,7 +6,6 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
-import imagefiles as make
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +13,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 from scipy.io import savemat
 
+import imagefiles as make
 from accord.data.datasets import Availability, inventory, load, open_cached
 from accord.data.images import Dataset
 from accord.data.known import DATASETS

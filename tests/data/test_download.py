@@ -12,9 +12,9 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import imagefiles as make
 import pytest
 
+import imagefiles as make
 from accord.data.datasets import load
 from accord.data.download import DOWNLOADS, Remote, download, unzip
 from accord.errors import AccordError

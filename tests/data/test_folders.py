@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import imagefiles as make
 import numpy as np
 import pytest
-from imagefiles import cut, held_out, read
 from numpy.testing import assert_array_equal
 
+import imagefiles as make
 from accord.data.folders import find_folder, find_tiny_imagenet
 from accord.errors import AccordError
+from imagefiles import cut, held_out, read
 
 
 def write_class_folders(folder: Path, classes: tuple[str, ...], channels: int = 3) -> Any:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import imagefiles as make
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from imagefiles import cut, held_out, read
 from numpy.testing import assert_array_equal
 
+import imagefiles as make
 from accord.data.parquet import find_pair, find_parquet
 from accord.errors import AccordError
+from imagefiles import cut, held_out, read
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP"])

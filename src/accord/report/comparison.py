@@ -66,17 +66,17 @@ def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
         for name, text in _columns(lines).items()
         if name not in shared
     }
-    narrow = False
+    left_out = ["earlier checkpoints"] if len({row["epoch"] for row in rows}) > 1 else []
     for name in DISPENSABLE:
         if sum(3 + max(map(len, (key, *cells))) for key, cells in columns.items()) > width:
             columns.pop(name, None)
-            narrow = True
+            left_out.append(name.removesuffix(" %"))
     return plain_table(
         list(columns),
         zip(*columns.values(), strict=True),
         numbers=NUMBERS,
         title=": ".join([title, *filter(None, [", ".join(shared.values())])]),
-        caption=_caption(lines, narrow),
+        caption=_caption(lines, left_out),
     )
 
 
@@ -114,14 +114,13 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     return columns
 
 
-def _caption(lines: list[Line], narrow: bool) -> str:
+def _caption(lines: list[Line], left_out: list[str]) -> str:
     counts = {len(line["seeds"]) for line in lines}
     said = "one seed: no spread, and no proof"
     if counts and max(counts) > 1:
         number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds counted"
         said = f"mean ± standard deviation over {number}"
-    more = "more columns and earlier checkpoints" if narrow else "earlier checkpoints"
-    return f"{said}; {more}: results.csv"
+    return f"{said}; in results.csv: {', '.join(left_out)}" if left_out else said
 
 
 def _percent(values: list[float]) -> str:
