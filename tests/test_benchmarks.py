@@ -1,0 +1,30 @@
+"""The benchmarks' own tools work; what they measure is no test's business."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from benchmarks.flops import training_flops
+from benchmarks.workspace import random_images, ready_trial, workspace
+from torch import nn
+
+from accord.data.deal import open_deal
+from accord.engines.jobs import perform
+
+
+def test_a_ready_trial_can_be_trained(study: dict[str, Any]) -> None:
+    with workspace() as folder:
+        study["data"] = random_images(folder, train=40, test=10)
+        run = ready_trial(study, folder / "record")
+        assert sum(len(open_deal(run.deal_path).client(index)) for index in range(3)) == 40
+        job = run.ready[0]
+        perform(job.kind, job.args, lambda news: None)  # noqa: ARG005
+        assert len(run.untrained()) == 2
+
+
+def test_flops_are_counted_by_layer() -> None:
+    """conv 1→2, 3×3, on 4×4: 18 multiply-adds a pixel and map, twice; linear 32→5, three times."""
+    net = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(32, 5))
+    conv, linear = 2 * 16 * 9, 32 * 5
+    assert training_flops(net, torch.zeros(1, 1, 4, 4)) == 2 * (2 * conv + 3 * linear)
