@@ -17,7 +17,7 @@ from accord.data.datasets import load as load_dataset
 from accord.data.deal import Deal, deal_key, make_deal
 from accord.data.images import Dataset
 from accord.data.settings import DataConfig
-from accord.engines.local import Watcher, execute, release
+from accord.engines.local import Watcher, execute
 from accord.engines.pool import make_pool
 from accord.engines.trialrun import TrialRun, choose_device, use_autocast
 from accord.errors import AccordError
@@ -71,7 +71,8 @@ def run(
 
 
 def _execute(runs: list[TrialRun], record: Record, workers: int, watcher: Watcher) -> None:
-    release(runs)  # a former run may have ended between its last result and its tidying
+    for run in runs:
+        run.tidy()  # a former run may have ended between its last result and its tidying
     todo = [run for run in runs if not run.over]
     if not todo:
         return
@@ -152,6 +153,8 @@ class Plan:
                 one.stage = "finished"
                 for remark in one.measuring.remarks():
                     self.tell(remark)
+            elif one.twin is not None:
+                one.twin.followers += 1
             trained.setdefault(training, one)
             prepared.append(one)
         return prepared

@@ -41,7 +41,9 @@ def execute(
             run.advance()
             if run.over:
                 waiting.remove(run)
-                release(runs)
+                if run.twin is not None:
+                    run.twin.followers -= 1
+                    run.twin.tidy()
                 on_result()
                 watcher.finished(run)
                 continue
@@ -94,10 +96,3 @@ def _explained(body: dict[str, Any]) -> str:
             "on where it stopped."
         )
     return str(body["message"])
-
-
-def release(runs: list[TrialRun]) -> None:
-    """A trial whose twins are all over need no longer keep its earlier checkpoints."""
-    for run in runs:
-        run.shared = any(other.twin is run and not other.over for other in runs)
-        run.tidy()

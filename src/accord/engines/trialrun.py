@@ -38,7 +38,7 @@ class TrialRun:
     deal: Deal
     deal_path: Path
     twin: TrialRun | None = None  # an earlier trial of this run that trains alike
-    shared: bool = False  # a later trial still needs this one's uploads
+    followers: int = 0  # later trials that still need this one's uploads
     stage: Literal["new", "train", "merge", "measure", "finished", "failed"] = "new"
     ready: deque[Job] = field(default_factory=deque)
     pending: int = 0
@@ -179,8 +179,8 @@ class TrialRun:
         self.folder.write_events(events)
 
     def tidy(self) -> None:
-        """Removes what only an unfinished trial needs."""
-        if self.stage != "finished" or self.shared or self.trial.options.keep_checkpoints:
+        """Removes what only an unfinished trial, or one that trains alike, needs."""
+        if self.stage != "finished" or self.followers or self.trial.options.keep_checkpoints:
             return
         for client in self.clients:
             for epoch in self.epochs[:-1]:
