@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -249,6 +250,22 @@ def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(file: Path, tmp_pat
     assert len(rows) == 1  # the other seed
     assert accord("run", file, *words).returncode == 0  # and then both
     assert len(timeless(tmp_path / "r")) == 2
+
+
+def test_ctrl_c_says_that_one_can_go_on(file: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "accord.cli", "run", str(file), "budget.epochs=500"]
+    process = subprocess.Popen(
+        [*command, "--workers", "1"], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("runs/tiny/trials/*/events.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "accord: stopped. Run the same command again to go on." in error
+    assert "Traceback" not in error
 
 
 def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path, here: Here) -> None:

@@ -45,6 +45,7 @@ def about(
         print(context.get_help())
 
 
+STOPPED = 130
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
 DataRoot = Annotated[Path | None, typer.Option(help="where datasets are (default: ./data, …)")]
 
@@ -150,16 +151,18 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without α still shows the rest
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        code = error.exit_code
     except AccordError as error:
         print(f"accord: {error}", file=sys.stderr)
-        sys.exit(2)
+        code = 2
     except (KeyboardInterrupt, click.Abort):
-        print("\naccord: stopped. Run the same command again to go on.", file=sys.stderr)
-        sys.exit(130)
+        code = STOPPED
+    if code == STOPPED:  # typer turns Ctrl-C into this code, some versions into an exception
+        print("accord: stopped. Run the same command again to go on.", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
