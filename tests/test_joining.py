@@ -114,6 +114,26 @@ def test_images_that_changed_are_refused_and_a_moved_file_is_not(
     assert len(timeless(tmp_path / "r")) == 1
 
 
+def test_paths_can_be_an_axis(study: Raw, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        images = np.random.default_rng(seed).integers(0, 256, (80, 8, 8), dtype=np.uint8)
+        np.savez(tmp_path / f"{seed}.npz", images=images, labels=np.arange(80) % 4)
+    study["data"] = {"name": "npz", "path": ["0.npz", "1.npz"]}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    results = accord.run(tmp_path / "study.yaml", out=tmp_path / "r", workers=1, quiet=True)
+    paths = [str(tmp_path / name) for name in ("0.npz", "1.npz")]  # meant from the study's file
+    assert sorted(row["data.path"] for row in results.rows) == paths
+    one = accord.run(
+        tmp_path / "study.yaml",
+        overrides=[f"data.path={paths[0]}"],
+        out=tmp_path / "r",
+        workers=1,
+        quiet=True,
+    )
+    assert len(one.rows) == 2
+    assert "data.path" in str(one)
+
+
 def test_a_refused_folder_is_left_as_it_was(study: Raw, tmp_path: Path) -> None:
     (tmp_path / "photo.txt").write_text("mine")
     with pytest.raises(AccordError, match="not a run directory"):

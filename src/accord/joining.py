@@ -44,7 +44,8 @@ def joined(old: Resolved, new: Resolved, path: Path) -> Resolved:
 
 def _value(name: str, before: Any, now: Any, path: Path) -> Any:
     """Equal values stay; an axis may grow or be asked for in part; free keys collect values."""
-    if before == now or name == "data.path":
+    moved = name == "data.path" and not isinstance(before, list) and not isinstance(now, list)
+    if before == now or moved:
         return now
     if not takes_list(name):
         union = _union(before, now)

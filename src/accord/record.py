@@ -24,6 +24,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from accord.config import keys
+from accord.data.settings import DataConfig
 from accord.errors import AccordError
 from accord.files import read_json, write_atomic, write_json
 from accord.joining import HAVE_COLUMNS, joined
@@ -191,8 +192,14 @@ class Record:
         (self.path / "trials").mkdir(exist_ok=True)
         write_atomic(self.path / "study.yaml", to_yaml(asked).encode())
 
-    def keep_data(self, name: str, content: str) -> None:
-        """Refuses images that changed since the record was begun: results would mix them."""
+    def keep_data(self, data: DataConfig, content: str) -> None:
+        """Refuses images that changed since the record was begun: results would mix them.
+
+        A file may move, unless paths are an axis of the grid: then each path is a source.
+        """
+        name = f"{data.name} ({data.image})"
+        if "data.path" in grid_axes(self.asked()):
+            name = f"{data.path} ({data.image})"
         path = self.path / "data.json"
         known = _mapping(read_json(path), path) if path.exists() else {}
         if known.setdefault(name, content) != content:

@@ -79,8 +79,7 @@ class TrialRun:
 
     def save_deal(self, record: Record) -> None:
         """Writes who holds which images, for workers and for those who come after."""
-        data = self.deal.data
-        record.keep_data(f"{data.name} {data.image}", self.deal.dataset.folder.name)
+        record.keep_data(self.deal.data, self.deal.dataset.folder.name)
         self.deal.save(self.deal_path)
 
     # --- the way -------------------------------------------------------------------------------
