@@ -53,9 +53,12 @@ def random_images(folder: Path, train: int, test: int) -> dict[str, Any]:
 
 def ready_trial(study: dict[str, Any], folder: Path) -> TrialRun:
     """The first trial of `study`, briefed, its training jobs waiting in `ready`."""
-    plan = Plan(load_study(study), None, lambda line: print(line, file=sys.stderr))
+    checked = load_study(study)
+    plan = Plan(checked, None, lambda line: print(line, file=sys.stderr))
     record = Record(folder)
-    run = plan.runs(record)[0]
-    run.save_deal(record)
-    run.advance()
+    with record.lock():
+        record.adopt(checked)
+        run = plan.runs(record)[0]
+        run.save_deal(record)
+        run.advance()
     return run
