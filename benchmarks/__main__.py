@@ -6,12 +6,13 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import memory, overhead, step, views
+from benchmarks import dials, memory, overhead, step, views
 from benchmarks.figure import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "step": step.measure,
     "overhead": overhead.measure,
+    "dials": dials.measure,
     "memory": memory.measure,
     "views": views.measure,
 }

@@ -36,9 +36,10 @@ class Watched(Training):
         super().__init__(*args)
         self.spent = spent
         self.mark = 0.0
-        self.net.register_forward_pre_hook(lambda *_: self._begin())
-        self.net.register_forward_hook(lambda net, *_: self._end("net") if net.training else None)
-        self.optimiser.register_step_post_hook(lambda *_: self._end("net"))
+        encoder = self.net.encoder
+        encoder.register_forward_pre_hook(lambda *_: self._begin())
+        encoder.register_forward_hook(lambda net, *_: self._end("net") if net.training else None)
+        self.descent.sgd.register_step_post_hook(lambda *_: self._end("net"))
 
     def _begin(self) -> None:
         self.mark = time.perf_counter()
@@ -46,9 +47,9 @@ class Watched(Training):
     def _end(self, kind: str) -> None:
         self.spent[kind] += time.perf_counter() - self.mark
 
-    def _batch(self, positions: Tensor, draws: torch.Generator) -> Batch:
+    def _batch(self, positions: Tensor, progress: float, draws: torch.Generator) -> Batch:
         before, began = self.spent["net"], time.perf_counter()
-        batch = super()._batch(positions, draws)
+        batch = super()._batch(positions, progress, draws)
         inside = self.spent["net"] - before
         self.spent["views and batching"] += time.perf_counter() - began - inside
         self._begin()  # of loss, backward, clipping and step, which follow

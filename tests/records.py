@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from accord.messages import Upload
@@ -37,3 +38,10 @@ def modified(run_dir: Path) -> dict[str, int]:
     """When each upload was written."""
     paths = upload_files(run_dir)
     return {f"{p.parent.parent.name}/{p.name}": p.stat().st_mtime_ns for p in paths}
+
+
+def hundred_classes(folder: Path) -> Path:
+    """A file of 400 noise images: more classes than the smallest encoder is wide."""
+    images = np.random.default_rng(0).integers(0, 256, (400, 8, 8), dtype=np.uint8)
+    np.savez(folder / "many.npz", images=images, labels=np.arange(400) % 100)
+    return folder / "many.npz"

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from accord.cli import main
+from accord.recipe import shipped
 from accord.record import Record
-from records import timeless
+from records import hundred_classes, timeless
 
 Raw = dict[str, Any]
 Refused = Callable[..., None]
@@ -107,6 +108,20 @@ def test_a_failed_trial_gives_exit_code_1(file: Path, tmp_path: Path, here: Here
     assert "Traceback" not in done.out + done.error
 
 
+def test_a_balance_that_explodes_is_named_and_the_rest_finishes(
+    file: Path, tmp_path: Path, here: Here
+) -> None:
+    wild = "{use: etf-attenuated, balance: {start_align: -200}, as: wild}"
+    done = here(
+        "run", file, f"recipes=[{wild}, OursV12]", "--workers", "1", "--out", tmp_path / "r"
+    )
+    assert done.code == 1
+    assert "failed: wild" in done.out
+    assert "balance attenuated of anchors" in " ".join(done.out.split())
+    assert "Traceback" not in done.out + done.error
+    assert [row["recipe"] for row in timeless(tmp_path / "r")] == ["etf-attenuated"]
+
+
 def test_a_dry_run_shows_trials_and_costs_and_writes_nothing(
     file: Path, tmp_path: Path, here: Here
 ) -> None:
@@ -135,6 +150,26 @@ def test_mistakes_in_a_study_give_exit_code_2(file: Path, tmp_path: Path, refuse
     refused("recipes", "faffi", said="did you mean 'fafi'")
     refused("run", file, "--data-root", tmp_path / "none", "data.name=cifar10", said="none")
     refused("data", "--download", "cifr10", said="did you mean 'cifar10'")
+
+
+def test_an_encoder_too_narrow_for_its_anchors_gives_exit_code_2(
+    file: Path, tmp_path: Path, refused: Refused
+) -> None:
+    data = f"data={{name: npz, path: {hundred_classes(tmp_path)}}}"
+    refused("run", file, data, "recipes=[fafi, OursV7]", said="width 64 and 100 classes")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_torchjd_its_recipe_is_refused_and_all_others_work(
+    file: Path, tmp_path: Path, refused: Refused, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torchjd", None)  # as Python marks what cannot be imported
+    said = "needs torchjd, which is not installed: pip install 'accord[gradient]'"
+    refused("run", file, "recipes=[fafi, etf-upgrad]", said=said)
+    assert not (tmp_path / "runs").exists()
+    assert "etf-upgrad" in here("recipes").out
+    assert "balance.aggregator" in here("recipes", "etf-upgrad").out
+    assert here("run", file, "recipes=[etf-gradnorm]", "--workers", "1").code == 0
 
 
 def test_a_missing_dataset_says_which_file_goes_where(
@@ -271,8 +306,9 @@ def test_ctrl_c_says_that_one_can_go_on(file: Path, tmp_path: Path) -> None:
 def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path, here: Here) -> None:
     recipes = here("recipes")
     assert recipes.code == 0
-    for name in ("fafi", "OursV4", "ce-ensemble", "fedavg-once", "central", "local-only"):
+    for name, alias in shipped().items():
         assert name in recipes.out
+        assert (alias or "") in recipes.out
     one = here("recipes", "OursV7")
     assert "etf-fixed" in one.out
     assert "balance.lambda" in one.out
@@ -283,5 +319,5 @@ def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path, 
     assert any(row["name"] == "digits" for row in json.loads(here("data", "--json").out))
     doctor = here("doctor")
     assert doctor.code == 0
-    for word in ("Python", "torch", "cores", "memory", "disk", "datasets", "notebook"):
+    for word in ("Python", "torch", "cores", "memory", "disk", "datasets", "notebook", "gradient"):
         assert word in doctor.out

@@ -63,7 +63,11 @@ def test_the_study_and_the_recipe_shown_are_valid(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(block(STUDY, "name: mine"))
     recipe = resolve("mine.yaml", tmp_path)
     assert "separation" not in recipe.objective
-    assert recipe.balance == {"use": "fixed", "lambda": 1.0, "decay": False}
+    assert recipe.align["anchors"]["balance"] == {
+        "use": "fixed",
+        "lambda": 1.0,
+        "attenuation": "constant",
+    }
 
 
 def test_the_part_shown_works_as_told() -> None:

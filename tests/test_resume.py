@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 import accord
-from accord.client import Event, Training
+from accord.client import Training
+from accord.telemetry import Event
 from records import assert_same_uploads, timeless
 
 Raw = dict[str, Any]
@@ -24,7 +25,7 @@ Raw = dict[str, Any]
 @pytest.fixture
 def study(study: Raw) -> Raw:
     study["budget"] = {"epochs": 4, "batch": 16, "checkpoints": [2, 4], "schedule": "cosine"}
-    study["recipes"] = ["etf-fixed", "ce-ensemble", "fedavg-once"]
+    study["recipes"] = ["etf-stabilised", "ce-ensemble", "fedavg-once"]
     return study
 
 

@@ -15,8 +15,12 @@ import accord
 from accord.client import Training
 from accord.errors import AccordError
 from accord.messages import Briefing, Upload
+from accord.objective import anchor_kinds
+from accord.randomness import torch_generator
 from accord.record import Record
-from records import assert_same_uploads, modified, timeless, upload_files
+from accord.runner import Plan
+from accord.server import brief
+from records import assert_same_uploads, hundred_classes, modified, timeless, upload_files
 
 Raw = dict[str, Any]
 
@@ -30,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Raw]:
         "partition": {"alpha": 0.5, "clients": 3},
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 3, "batch": 32, "checkpoints": [1, 3]},
-        "recipes": ["fafi", "etf-fixed", "ce-ensemble", "fedavg-once"],
+        "recipes": ["fafi", "etf-fixed", "etf-stabilised", "ce-ensemble", "fedavg-once"],
     }
     path = tmp_path_factory.mktemp("made") / "run"
     accord.run(study, out=path, workers=2, quiet=True)
@@ -44,6 +48,7 @@ def test_one_row_per_trial_checkpoint_and_fusion(made: tuple[Path, Raw]) -> None
         ("ce-ensemble", "outputs"),
         ("central", "outputs"),
         ("etf-fixed", "features"),
+        ("etf-stabilised", "features"),
         ("fafi", "features"),
         ("fedavg-once", "average"),
         ("local-only", "client-best"),
@@ -101,8 +106,12 @@ def test_events_hold_every_client_and_epoch_in_order(made: tuple[Path, Raw]) -> 
         clients = trial.info()["clients"]
         expected = [(client, epoch) for client in range(clients) for epoch in (1, 2, 3)]
         assert [(event["client"], event["epoch"]) for event in events] == expected
-        needed = {"loss", "loss_local", "loss_align", "lambda_raw", "attenuation", "clipped"}
-        assert needed | {"lambda_effective", "seconds"} <= set(events[0])
+        needed = (
+            "loss loss_local loss_align lambda_raw attenuation lambda_effective lambda_star "
+            "sigma_sq_local sigma_sq_align gradient_norm_local gradient_norm_align "
+            "gradient_cosine lr clipped seconds"
+        )
+        assert set(needed.split()) <= set(events[0])
 
 
 def test_measures_hold_confusion_and_each_clients_own_accuracy(made: tuple[Path, Raw]) -> None:
@@ -147,6 +156,20 @@ def test_recipes_start_from_the_same_encoder_and_hold_the_same_images(
     starts = [Briefing.load(trial.briefing).tensors for trial in trials]
     name = "net.encoder.stages.stage1.0.weight"
     assert all(torch.equal(starts[0][name], other[name]) for other in starts)
+
+
+@pytest.mark.parametrize("recipe", ["etf-fixed", "etf-progressive", "random-anchors"])
+def test_anchors_travel_in_the_briefing(study: Raw, recipe: str) -> None:
+    """The matrix itself, bit for bit: made again elsewhere it may differ."""
+    plan = Plan(accord.load_study({**study, "recipes": [recipe], "seeds": [3]}), None, print)
+    (trial,) = plan.study.trials()
+    briefing = brief(trial, plan.deal(trial)[1])
+    rule = anchor_kinds.get("random" if recipe == "random-anchors" else "etf")()
+    made = rule.make(10, 64, torch_generator(3, "anchors"))
+    assert torch.equal(briefing.tensors["anchors"], made)
+    arrived = Briefing.from_bytes(briefing.to_bytes(), "briefing")
+    assert torch.equal(arrived.tensors["anchors"], made)
+    assert arrived.header.training == trial.recipe.training
 
 
 def test_one_worker_or_three_give_the_same_bits(made: tuple[Path, Raw], tmp_path: Path) -> None:
@@ -246,7 +269,7 @@ def test_a_defect_is_told_with_its_traceback(
 def test_results_can_be_read_in_a_notebook(made: tuple[Path, Raw]) -> None:
     results = accord.load(made[0])
     frame = results.frame()
-    assert len(frame) == len(results.rows) == 14
+    assert len(frame) == len(results.rows) == 16
     assert frame.groupby("recipe")["accuracy"].max().notna().all()
     assert "accuracy" in results._repr_html_()
     assert "one seed" in str(results)
@@ -262,13 +285,18 @@ def test_more_clients_than_images_is_told_before_training(study: Raw, tmp_path: 
 def test_an_encoder_too_narrow_for_its_anchors_is_told_before_training(
     study: Raw, tmp_path: Path
 ) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (400, 8, 8), dtype=np.uint8)
-    np.savez(tmp_path / "many.npz", images=images, labels=np.arange(400) % 100)
-    study["data"] = {"name": "npz", "path": str(tmp_path / "many.npz")}
+    study["data"] = {"name": "npz", "path": str(hundred_classes(tmp_path))}
     study["recipes"] = ["ce-ensemble", "etf-fixed"]
     with pytest.raises(AccordError, match="width 64 and 100 classes"):
         accord.run(study, out=tmp_path / "run", workers=1, quiet=True)
     assert not list(tmp_path.glob("run/trials/*/uploads"))
+
+
+def test_random_anchors_suit_an_encoder_of_any_width(study: Raw, tmp_path: Path) -> None:
+    study["data"] = {"name": "npz", "path": str(hundred_classes(tmp_path))}
+    study["recipes"] = ["random-anchors"]
+    results = accord.run(study, out=tmp_path / "run", workers=1, quiet=True)
+    assert [row["recipe"] for row in results.rows] == ["random-anchors"]
 
 
 def test_natural_clients_come_from_a_column(study: Raw, tmp_path: Path) -> None:
@@ -283,14 +311,14 @@ def test_natural_clients_come_from_a_column(study: Raw, tmp_path: Path) -> None:
 
 
 def test_overlapping_and_single_class_clients_run(study: Raw, tmp_path: Path) -> None:
-    study["recipes"] = ["fafi", "ce-ensemble", "fedavg-once", "local-only"]
+    study["recipes"] = ["fafi", "etf-upgrad", "ce-ensemble", "fedavg-once", "local-only"]
     single = {"scheme": "labels", "labels": 1, "clients": 10}
     for partition in (single, {"scheme": "dirichlet-overlap"}):
         study["partition"] = partition
         out = tmp_path / str(partition["scheme"])
         results = accord.run(study, out=out, workers=1, quiet=True)
         assert not results.failures
-        assert len(results.rows) == 5
+        assert len(results.rows) == 6
 
 
 def test_a_client_broken_by_its_last_step_fails_its_trial_alone(study: Raw, tmp_path: Path) -> None:

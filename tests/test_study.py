@@ -53,7 +53,7 @@ def changed(study: Raw, key: str, value: Any) -> Raw:
         ("recipes", [{"use": "fafi", "objectiv": {}}], "objectiv"),
         ("recipes", [{"use": "fafi", "objective": {"contrst": {}}}], "did you mean 'contrast'"),
         ("recipes", [{"use": "fafi", "objective": {"contrast": {"temperature": 0}}}], "0"),
-        ("recipes", [{"use": "fafi", "balance": {"use": "fixed"}}], "go together"),
+        ("recipes", [{"use": "fafi", "balance": {"use": "fixed"}}], "found none"),
         ("recipes", [{"use": "etf-fixed", "anchors": None}], "anchors is missing"),
         ("recipes", ["none.yaml"], "none.yaml does not exist"),
         ("fusions", [{"use": "features", "as": "../x"}], "letters, digits"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.datasets import load_digits
+from torch import Tensor
 
 from accord.budget import Budget
 from accord.data.images import Bytes, Labels
@@ -67,3 +69,13 @@ def brief_for(
         kind = make_part(anchor_kinds, resolved.anchors, "anchors")
         tensors["anchors"] = kind.make(10, net.encoder.width, torch_generator(seed, "anchors"))
     return Briefing(header, tensors)
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    """The same names, holding the same bits."""
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def without_seconds(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Telemetry without what a clock decides."""
+    return [{k: v for k, v in event.items() if k != "seconds"} for event in events]

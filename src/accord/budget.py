@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from accord.config import Config
 from accord.nets.backbones import backbones
+from accord.schedules import Fall
 
 
 class NetConfig(Config):
@@ -31,11 +32,12 @@ class Budget(Config):
     lr: float = Field(0.05, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.0, ge=0)
-    schedule: Literal["constant", "cosine", "linear"] = Field(
-        "constant", description="of the lr, over all local training"
-    )
+    schedule: Fall = Field("constant", description="of the lr, over all local training")
     clip: float | None = Field(1.0, gt=0, description="gradient norm; null: none")
     checkpoints: tuple[int, ...] = Field((), description="epochs after which to measure")
+    look_every: int = Field(
+        20, ge=1, description="steps between looks at the gradients of both losses, for telemetry"
+    )
 
     @field_validator("checkpoints", mode="before")
     @classmethod

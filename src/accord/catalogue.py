@@ -46,13 +46,14 @@ def show_recipe(name: str) -> RenderableType:
 def parts(recipe: Recipe) -> list[tuple[str, type[Config], dict[str, object]]]:
     """(key in the recipe, part, its parameters) of everything the recipe is made of."""
     found: list[tuple[str, type[Config], dict[str, object]]] = []
-    for section in ("objective", "align"):
-        for name, spec in getattr(recipe, section).items():
-            found.append((f"{section}.{name}", terms.get(name), spec))
+    for name, spec in recipe.objective.items():
+        found.append((f"objective.{name}", terms.get(name), spec))
     if recipe.anchors:
         found.append(("anchors", anchor_kinds.get(recipe.anchors["use"]), recipe.anchors))
-    if recipe.balance:
-        found.append(("balance", balances.get(recipe.balance["use"]), recipe.balance))
+    for name, spec in recipe.align.items():
+        balance = spec["balance"]
+        found.append((f"align.{name}", terms.get(name), spec))
+        found.append((f"align.{name}.balance", balances.get(balance["use"]), balance))
     for spec in recipe.fusion:
         found.append((f"fusion {spec['as']}", fusions.get(spec["use"]), spec))
     return found
@@ -60,7 +61,8 @@ def parts(recipe: Recipe) -> list[tuple[str, type[Config], dict[str, object]]]:
 
 def example(recipe: Recipe) -> str:
     """A change that fits this recipe, to show how it is written."""
-    if recipe.balance and "lambda" in recipe.balance:
+    balances_used = [spec["balance"] for spec in recipe.align.values()]
+    if len(balances_used) == 1 and "lambda" in balances_used[0]:
         return "balance: {lambda: 10}, "
     if "contrast" in recipe.objective:
         return "objective: {contrast: {temperature: 0.5}}, "

@@ -20,6 +20,7 @@ from accord.data.download import download as fetch
 from accord.errors import AccordError
 from accord.estimate import estimate
 from accord.record import Record
+from accord.report.dials import show_dials
 from accord.results import Results
 from accord.results import load as load_results
 from accord.runner import run as run_study
@@ -85,6 +86,18 @@ def results(
         print(found.to_json())
     else:
         show_results(found)
+
+
+@app.command()
+def dials(
+    run_dir: RunFolder,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY]...", help="lambda_raw, loss_align, …")
+    ] = None,
+    trial: Annotated[str | None, typer.Option(help="only trials whose name holds this")] = None,
+) -> None:
+    """Show how λ, σ, losses and gradients moved at every client, also while a study runs."""
+    show(*show_dials(load_results(run_dir).record, keys or (), trial))
 
 
 @app.command()

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from accord.balance import Readings, Setting, Weigher, balances
+from accord.balance import Mixture, balances
 from accord.budget import Budget
 from accord.data.imageset import ImageSet
 from accord.data.views import augment, augmentations
+from accord.descent import Descent
 from accord.errors import ClientError
 from accord.messages import (
     NET,
@@ -33,11 +34,11 @@ from accord.messages import (
 )
 from accord.moments import measure_client
 from accord.nets.prototypes import loaded_net
-from accord.objective import Batch, Term, terms
+from accord.objective import Batch, Term, make_alignment, make_term
 from accord.parts import make_part
 from accord.randomness import torch_generator
+from accord.telemetry import Event, trouble
 
-Event = dict[str, Any]
 CPU = torch.device("cpu")
 
 
@@ -73,18 +74,17 @@ class Training:
         weights = unprefixed(NET, briefing.tensors)
         self.net = loaded_net(header.net, header.channels, self.classes, weights)
         self.net = self.net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.forward = torch.compile(self.net) if self.precision.compile else self.net
-        self.local = _terms(header.training["objective"])
-        self.align = _terms(header.training["align"])
-        self.weigher = self._weigher()
-        self.optimiser = torch.optim.SGD(
-            [{"params": list(self.net.parameters())}, *self.weigher_groups()],
-            lr=self.budget.lr,
-            momentum=self.budget.momentum,
-            weight_decay=self.budget.weight_decay,
+        self.encode = (
+            torch.compile(self.net.encoder) if self.precision.compile else self.net.encoder
         )
-        self.base_lrs = [group["lr"] for group in self.optimiser.param_groups]
+        objective, align = header.training["objective"], self._align_specs
+        self.local = {name: make_term(name, spec, name) for name, spec in objective.items()}
+        self.align = {name: make_alignment(name, spec, name) for name, spec in align.items()}
+        self.mixture = self._mixture()
+        self.parameters = list(self.net.parameters())
+        self.descent = Descent(self.parameters, self.mixture.groups(), self.budget)
         self.anchors = _to(briefing.tensors.get("anchors"), device)
+        self.first_prototypes = self.net.head.prototypes.detach().clone()
         self.held = (data.label_counts(self.classes) > 0).to(device)
         self.labels = torch.from_numpy(data.labels)
         # What sums are kept in; Apple's GPUs have no 64-bit floats.
@@ -117,7 +117,7 @@ class Training:
         draws = torch_generator(self.briefing.header.seed, self.client, "views", self.epoch)
         for step, positions in enumerate(self._batches()):
             progress = (self.epoch + step / self.steps_per_epoch) / self.budget.epochs
-            losses, clipped = self._step(positions, progress, draws)
+            losses, clipped = self._step(positions, progress, draws, look=self._looks_at(step))
             sums[:-1] += len(positions) * losses
             sums[-1] += clipped
             if tell:
@@ -137,27 +137,27 @@ class Training:
         return list(torch.tensor_split(order, self.steps_per_epoch))
 
     def _step(
-        self, positions: Tensor, progress: float, draws: torch.Generator
+        self, positions: Tensor, progress: float, draws: torch.Generator, look: bool
     ) -> tuple[Tensor, Tensor]:
         """One optimiser step. Returns the losses (total, local, each term) and whether clipped."""
-        for group, lr in zip(self.optimiser.param_groups, self.base_lrs, strict=True):
-            group["lr"] = lr * schedule(self.budget.schedule, progress)
-        self.optimiser.zero_grad(set_to_none=True)
-        batch = self._batch(positions, draws)
-        local_terms = [term(batch) for term in self.local.values()]
-        align_terms = [term(batch) for term in self.align.values()]
-        local = torch.stack(local_terms).sum()
-        if self.weigher is None:
-            local.backward()  # type: ignore[no-untyped-call]
-            total = local
-        else:
-            total = self.weigher.backward(local, torch.stack(align_terms).sum(), progress)
-        clipped = self._clip()
-        self.optimiser.step()
-        losses = torch.stack([total, local, *local_terms, *align_terms]).detach()
+        self.descent.begin(progress)
+        batch = self._batch(positions, progress, draws)
+        local = {name: term(batch) for name, term in self.local.items()}
+        align = {name: term(batch) for name, term in self.align.items()}
+        total = self.mixture.backward(local, align, progress, self.parameters, look)
+        clipped = self.descent.finish()
+        each = [loss.detach() for loss in (*local.values(), *align.values())]
+        losses = torch.stack([total, sum(each[: len(local)], torch.zeros_like(total)), *each])
         return losses.to(self.wide), clipped
 
-    def _batch(self, positions: Tensor, draws: torch.Generator) -> Batch:
+    def _looks_at(self, step: int) -> bool:
+        """Every N steps of all training, and at the end of an epoch that is shorter than that."""
+        every, steps = self.budget.look_every, self.steps_per_epoch
+        if (self.epoch * steps + step) % every == 0:
+            return True
+        return steps < every and step == steps - 1
+
+    def _batch(self, positions: Tensor, progress: float, draws: torch.Generator) -> Batch:
         header = self.briefing.header
         views = header.training["views"]
         if views * len(positions) < 2:
@@ -169,7 +169,8 @@ class Training:
             images, augmentations.get(header.augment), views, draws, header.mean, header.std
         )
         with torch.autocast(device.type, torch.bfloat16, enabled=self.precision.autocast):
-            features, logits = self.forward(seen)
+            features = self.encode(seen)
+            logits = self.net.head(features)
         return Batch(
             features=features.float(),
             logits=logits.float(),
@@ -177,57 +178,46 @@ class Training:
             prototypes=self.net.head.prototypes,
             held=self.held,
             anchors=self.anchors,
+            first_prototypes=self.first_prototypes,
+            progress=progress,
         )
-
-    def _clip(self) -> Tensor:
-        """Clips the net's gradient norm; 1 where that changed anything."""
-        if self.budget.clip is None:
-            return torch.zeros((), device=self.precision.device)
-        norm = nn.utils.clip_grad_norm_(self.net.parameters(), self.budget.clip)
-        return (norm > self.budget.clip).to(self.wide)
 
     # --- balance -----------------------------------------------------------------------------
 
-    def _weigher(self) -> Weigher | None:
-        spec = self.briefing.header.training["balance"]
-        if spec is None:
-            return None
-        setting = Setting(self.data.label_counts(self.classes), self.budget.lr)
-        weigher = make_part(balances, spec, "balance").start(setting)
-        return weigher.to(self.precision.device)
+    def _mixture(self) -> Mixture:
+        counts = self.data.label_counts(self.classes)
+        specs = {name: spec["balance"] for name, spec in self._align_specs.items()}
+        weighers = {
+            name: make_part(balances, spec, name).start(counts) for name, spec in specs.items()
+        }
+        return Mixture(weighers).to(self.precision.device)
 
-    def weigher_groups(self) -> list[dict[str, Any]]:
-        return self.weigher.parameter_groups() if self.weigher else []
+    @property
+    def _align_specs(self) -> dict[str, dict[str, Any]]:
+        specs: dict[str, dict[str, Any]] = self.briefing.header.training["align"]
+        return specs
 
     # --- telemetry ---------------------------------------------------------------------------
 
     def _event(self, means: dict[str, float], clipped: float) -> Event:
         """An epoch's telemetry; the dials are read at p = e/E, where the epoch ends."""
-        readings: Readings | None = None
-        if self.weigher is not None:
-            readings = self.weigher.readings(self.epoch / self.budget.epochs)
-        align = [means[name] for name in _loss_names(self.align)]
+        align = dict(zip(self.align, [means[n] for n in _loss_names(self.align)], strict=True))
+        pairs = {name: (means["loss_local"], loss) for name, loss in align.items()}
         return {
             "epoch": self.epoch,
             **means,
-            "loss_align": sum(align) if align else None,
-            "lambda_raw": readings.lambda_raw if readings else None,
-            "attenuation": readings.attenuation if readings else None,
-            "lambda_effective": readings.lambda_effective if readings else None,
-            "lr": self.optimiser.param_groups[0]["lr"],
+            "loss_align": sum(align.values()) if align else None,
+            **self.mixture.dials(pairs, self.epoch / self.budget.epochs),
+            "lr": self.descent.lr,
             "clipped": clipped,
         }
 
     def _stop_unless_finite(self, event: Event) -> None:
-        numbers = {key: v for key, v in event.items() if isinstance(v, float)}
-        broken = {key: v for key, v in numbers.items() if not math.isfinite(v)}
-        if broken:
-            rule = (self.briefing.header.training["balance"] or {}).get("use", "none")
-            shown = ", ".join(f"{key} = {value}" for key, value in broken.items())
-            raise ClientError(
-                f"epoch {self.epoch} gave {shown} (balance {rule}, lr {self.budget.lr}). "
-                f"{self.remedy}"
-            )
+        found = trouble(event, self.telemetry)
+        if found:
+            rules = [f"{s['balance']['use']} of {name}" for name, s in self._align_specs.items()]
+            rule = ", ".join(rules) or "none"
+            raise ClientError(f"{found} (balance {rule}, lr {self.budget.lr}). {self.remedy}")
 
     @property
     def remedy(self) -> str:
@@ -264,12 +254,6 @@ class Training:
 
     def state(self) -> State:
         """Everything the next epoch depends on; random draws are named, so none are kept."""
-        momentum = {
-            f"{MOMENTUM}{index}": self.optimiser.state[parameter]["momentum_buffer"]
-            for index, parameter in enumerate(self._parameters())
-            if self.optimiser.state[parameter].get("momentum_buffer") is not None
-        }
-        weigher = self.weigher.state_dict() if self.weigher else {}
         return State(
             StateHeader(
                 client=self.client,
@@ -277,40 +261,23 @@ class Training:
                 briefing=self.briefing.digest,
                 telemetry=tuple(self.telemetry),
             ),
-            {**prefixed(NET, self.net.state_dict()), **prefixed(BALANCE, weigher), **momentum},
+            {
+                **prefixed(NET, self.net.state_dict()),
+                **prefixed(BALANCE, self.mixture.state_dict()),
+                **self.descent.momentum(),
+            },
         )
 
     def restore(self, state: State) -> None:
         """Goes on from `state`, bit for bit as if never interrupted."""
         self.net.load_state_dict(unprefixed(NET, state.tensors))
-        if self.weigher:
-            self.weigher.load_state_dict(unprefixed(BALANCE, state.tensors))
-        for index, parameter in enumerate(self._parameters()):
-            buffer = state.tensors.get(f"{MOMENTUM}{index}")
-            if buffer is not None:
-                # Same memory layout as the parameter, as the optimiser would have made it.
-                kept = torch.empty_like(parameter).copy_(buffer)
-                self.optimiser.state[parameter]["momentum_buffer"] = kept
+        self.mixture.load_state_dict(unprefixed(BALANCE, state.tensors))
+        self.descent.restore(state.tensors)
         self.epoch = state.header.epoch
         self.telemetry = [dict(event) for event in state.header.telemetry]
 
-    def _parameters(self) -> list[nn.Parameter]:
-        return [p for group in self.optimiser.param_groups for p in group["params"]]
 
-
-MOMENTUM = "momentum."
 BALANCE = "balance."
-
-
-def schedule(kind: str, progress: float) -> float:
-    """The factor on the lr at progress p: 1, ½(1 + cos πp) or 1 − p."""
-    if kind == "cosine":
-        return (1 + math.cos(math.pi * progress)) / 2
-    return 1 - progress if kind == "linear" else 1.0
-
-
-def _terms(specs: dict[str, dict[str, Any]]) -> dict[str, Term]:
-    return {name: make_part(terms, {"use": name, **params}, name) for name, params in specs.items()}
 
 
 def _loss_names(chosen: dict[str, Term]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,12 +25,24 @@ def parse(model: type[M], values: Any, where: str) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problems = [_sentence(model, item, where) for item in error.errors()[:3]]
-        raise AccordError(" ".join(problems)) from None
+        by_key: dict[tuple[str, ...], list[Any]] = {}
+        for item in error.errors():
+            by_key.setdefault(_path(item["loc"]), []).append(item)
+        problems = [_sentence(model, path, items, where) for path, items in by_key.items()]
+        raise AccordError(" ".join(problems[:3])) from None
 
 
-def _sentence(model: type[Config], item: Any, where: str) -> str:
-    path = [str(step) for step in item["loc"] if not str(step).startswith("function-")]
+def _path(steps: tuple[int | str, ...]) -> tuple[str, ...]:
+    """Where a mistake is, without pydantic's names for the branches of a union."""
+    return tuple(str(step) for step in steps if not re.match(BRANCH, str(step)))
+
+
+BRANCH = r"(function-|constrained-|literal\[|(float|int|str|bool)$)"
+
+
+def _sentence(model: type[Config], path: tuple[str, ...], items: list[Any], where: str) -> str:
+    """All that is wrong with one key; several items are the branches of a union."""
+    item = items[0]
     key = ".".join([where, *path] if where else path) or "the file"
     if item["type"] == "extra_forbidden":
         section = _section(model, path[:-1])
@@ -43,7 +56,8 @@ def _sentence(model: type[Config], item: Any, where: str) -> str:
     plain = isinstance(found, str | int | float | bool | None | list)
     shown = f"; found {found!r}" if plain and len(repr(found)) < 80 else ""
     hint = " A grid is written [a, b]." if isinstance(found, str) and "," in found else ""
-    return f"{key!r}: {_plain_words(item)}{shown}.{hint}"
+    words = " or ".join(dict.fromkeys(_plain_words(item) for item in items))
+    return f"{key!r}: {words.replace(' or expected ', ' or ')}{shown}.{hint}"
 
 
 def _plain_words(item: Any) -> str:
@@ -55,6 +69,10 @@ def _plain_words(item: Any) -> str:
         return f"expected at least {context.get('min_length')} entries"
     if item["type"] in ("tuple_type", "list_type"):
         return "expected a list such as [0, 1]"
+    if item["type"] in ("float_parsing", "float_type"):
+        return "expected a number"
+    if item["type"] in ("int_parsing", "int_type"):
+        return "expected a whole number"
     if item["type"] == "string_type":
         return "expected text (in quotes, if it looks like a number or a date)"
     message = str(item["msg"]).removeprefix("Value error, ")
@@ -68,7 +86,7 @@ def keys(model: type[Config]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _section(model: type[Config], path: list[str]) -> type[Config] | None:
+def _section(model: type[Config], path: tuple[str, ...]) -> type[Config] | None:
     """The model of the section that `path` leads to, when it is a plain nested one."""
     for step in path:
         field = next((f for name, f in model.model_fields.items() if step in (name, f.alias)), None)

@@ -22,7 +22,7 @@ from accord.data.cache import cache_root
 from accord.data.datasets import inventory
 from accord.report.tables import plain_table
 
-EXTRAS = {"notebook": "pandas"}  # extra → a module it brings
+EXTRAS = {"notebook": "pandas", "gradient": "torchjd"}  # extra → a module it brings
 GIB = 2**30
 
 

@@ -1,8 +1,9 @@
 """Recipes: short YAML files that name and parametrise registered parts.
 
-A recipe composes an objective (local terms), alignment terms with anchors and a balance, and a
+A recipe composes an objective (local terms), anchors, alignment terms with a balance each, and a
 fusion. It may extend another one. A study uses a recipe by name, by path, or with changes:
-`{use: etf-fixed, balance: {lambda: 10}, as: lambda-10}`.
+`{use: etf-fixed, balance: {lambda: 10}, as: lambda-10}`. There, `balance` is that of the recipe's
+only alignment term; with several, each says its own: `align: {anchors: {balance: …}, …}`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from accord.balance import balances
 from accord.config import Config, keys, parse
 from accord.errors import AccordError, nearest
 from accord.fusion import fusions
-from accord.objective import anchor_kinds, terms
+from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.parts import make_part, part_spec
 from accord.yamls import read_yaml
 
@@ -40,15 +41,16 @@ class Recipe(Config):
     pooled: bool = Field(False, description="all clients' data in one place: a bound")
     objective: dict[str, Spec] = Field(min_length=1, description="local terms, summed to L_loc")
     anchors: Spec | None = Field(None, description="what prototypes are aligned to")
-    align: dict[str, Spec] = Field(default={}, max_length=1, description="the alignment term")
-    balance: Spec | None = Field(None, description="how L_loc and L_al are weighed")
+    align: dict[str, Spec] = Field(
+        default={}, description="alignment terms, each with the balance of L_loc and itself"
+    )
     fusion: tuple[Spec, ...] = Field(min_length=1, description="uploads → one predictor")
 
     @property
     def training(self) -> Spec:
         """The part of the recipe that acts at a client, as it stands in a briefing."""
         return self.model_dump(
-            mode="json", include={"views", "head", "objective", "anchors", "align", "balance"}
+            mode="json", include={"views", "head", "objective", "anchors", "align"}
         )
 
 
@@ -63,7 +65,7 @@ def resolve(use: Any, folder: Path) -> Recipe:
             f"'recipes': expected names, or mappings with 'use' (and 'as'); found {use!r}."
         )
     changes = {key: value for key, value in use.items() if key not in ("use", "as")}
-    raw = merge(_read(use["use"], folder), _normal(changes))
+    raw = lay_over(_read(use["use"], folder), _normal(changes), f"recipes.{use['use']}")
     raw["name"] = use.get("as", raw["name"])
     if changes:
         raw["alias"] = None  # it is no longer what the notes call so
@@ -72,26 +74,55 @@ def resolve(use: Any, folder: Path) -> Recipe:
 
 def check(raw: Spec, where: str) -> Recipe:
     """Builds every part once, so that a mistake shows before anything trains."""
-    recipe = parse(Recipe, raw, where)
+    recipe = parse(Recipe, lay_over({}, raw, where), where)
+    objective = {
+        name: _spelled_out(make_term(name, spec, f"{where}.objective.{name}"))
+        for name, spec in recipe.objective.items()
+    }
     checked: Spec = {
-        "objective": _terms(recipe.objective, f"{where}.objective"),
-        "align": _terms(recipe.align, f"{where}.align"),
+        "objective": objective,
+        "align": {
+            name: {
+                **_spelled_out(make_alignment(name, spec, f"{where}.align.{name}")),
+                "balance": _balance(spec, objective, f"{where}.align.{name}.balance"),
+            }
+            for name, spec in recipe.align.items()
+        },
         "fusion": tuple(fusion_spec(spec, f"{where}.fusion") for spec in recipe.fusion),
     }
     if recipe.anchors:
         part = make_part(anchor_kinds, recipe.anchors, f"{where}.anchors")
         checked["anchors"] = part_spec(recipe.anchors["use"], part)
-    if recipe.balance:
-        rule = make_part(balances, recipe.balance, f"{where}.balance")
-        checked["balance"] = part_spec(recipe.balance["use"], rule)
-    if bool(recipe.align) != bool(recipe.balance):
-        raise AccordError(
-            f"{where}: an alignment term and a balance go together; found align "
-            f"{sorted(recipe.align)} and balance {recipe.balance}. Give both, or neither."
-        )
     if "anchors" in recipe.align and not recipe.anchors:
         raise AccordError(f"{where}.anchors is missing: the term 'anchors' needs one, e.g. etf.")
+    twice = sorted(set(recipe.objective) & set(recipe.align))
+    if twice:
+        raise AccordError(
+            f"{where}: {twice[0]!r} is in both objective and align; expected it in one of them. "
+            f"Write objective: {{{twice[0]}: null}} to have it weighed by a balance alone."
+        )
     return recipe.model_copy(update=checked)
+
+
+def _spelled_out(term: Term) -> Spec:
+    return term.model_dump(mode="json", by_alias=True)
+
+
+def _balance(spec: Spec, objective: Mapping[str, Spec], where: str) -> Spec:
+    """The balance of an alignment term, in full."""
+    if not spec or "balance" not in spec:
+        raise AccordError(
+            f"{where} is missing: an alignment term needs a balance, e.g. "
+            "balance: {use: fixed, lambda: 5}."
+        )
+    raw = spec["balance"]
+    rule = make_part(balances, raw, where)
+    if rule.watched() is not None and rule.watched() not in objective:
+        raise AccordError(
+            f"{where}: this rule watches the local term {rule.watched()!r}; found "
+            f"{', '.join(objective)}. Set its `watch` to one of these."
+        )
+    return part_spec(raw if isinstance(raw, str) else raw["use"], rule)
 
 
 def fusion_spec(spec: Any, where: str) -> Spec:
@@ -104,12 +135,22 @@ def fusion_spec(spec: Any, where: str) -> Spec:
     return {**part_spec(spec["use"], part), "as": label}
 
 
-def _terms(specs: dict[str, Spec], where: str) -> dict[str, Spec]:
-    checked = {}
-    for name, params in specs.items():
-        term = make_part(terms, {"use": name, **(params or {})}, f"{where}.{name}")
-        checked[name] = term.model_dump(mode="json", by_alias=True)
-    return checked
+def lay_over(base: Spec, changes: Spec, where: str) -> Spec:
+    """`changes` merged into `base`; their `balance` goes to the one alignment term there is."""
+    merged = merge(base, {key: value for key, value in changes.items() if key != "balance"})
+    align, balance = merged.get("align") or {}, changes.get("balance")
+    if "balance" not in changes or (balance is None and not align):
+        return merged
+    if not isinstance(align, Mapping) or len(align) != 1:
+        found = f"found {', '.join(align)}" if align else "found none"
+        raise AccordError(
+            f"{where}.balance is for a recipe with one alignment term; {found}. Write the "
+            "balance inside its term: align: {anchors: {balance: {use: fixed, lambda: 5}}}."
+        )
+    ((name, term),) = align.items()
+    if not isinstance(term, Mapping | None):
+        raise AccordError(f"{where}.align.{name}: expected a mapping of keys; found {term!r}.")
+    return {**merged, "align": {name: merge(dict(term or {}), {"balance": balance})}}
 
 
 def merge(base: Spec, changes: Spec) -> Spec:
@@ -143,7 +184,15 @@ def _normal(raw: Spec) -> Spec:
     for key in ("objective", "align"):
         if isinstance(normal.get(key), list):
             normal[key] = {name: {} for name in normal[key]}
+    if isinstance(normal.get("align"), Mapping):
+        normal["align"] = {name: _with_full_balance(t) for name, t in normal["align"].items()}
     return normal
+
+
+def _with_full_balance(term: Any) -> Any:
+    if isinstance(term, Mapping) and isinstance(term.get("balance"), str):
+        return {**term, "balance": {"use": term["balance"]}}
+    return term
 
 
 def _read(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Spec:
@@ -158,12 +207,17 @@ def _read(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Spec:
     base = raw.pop("extends", None)
     if base is not None:
         inherited = _read(str(base), folder, (*heirs, name))
-        raw = merge({k: v for k, v in inherited.items() if k not in ("alias", "about")}, raw)
+        raw = lay_over(
+            {k: v for k, v in inherited.items() if k not in ("alias", "about")}, raw, name
+        )
+    else:
+        raw = lay_over({}, raw, name)
     unknown = sorted(set(raw) - set(keys(Recipe)))
     if unknown:
+        known = [*keys(Recipe), "balance", "extends"]
         raise AccordError(
-            f"recipe {name!r}: unknown key {unknown[0]!r}"
-            f"{nearest(unknown[0], keys(Recipe)) or '.'} Known: {', '.join(keys(Recipe))}."
+            f"recipe {name!r}: unknown key {unknown[0]!r}{nearest(unknown[0], known) or '.'} "
+            f"Known: {', '.join(known)}."
         )
     return raw
 

@@ -37,6 +37,10 @@ class Results:
         }
         return cls(record.path, rows, failed)
 
+    @property
+    def record(self) -> Record:
+        return Record(self.path)
+
     def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""
         try:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from accord.balance import balances
 from accord.data.datasets import load as load_dataset
 from accord.data.deal import Deal, deal_key, make_deal
 from accord.data.images import Dataset
@@ -21,6 +22,7 @@ from accord.engines.local import Watcher, execute
 from accord.engines.pool import make_pool
 from accord.engines.trialrun import TrialRun, choose_device, use_autocast
 from accord.errors import AccordError
+from accord.parts import make_part
 from accord.progress import Silent, make_watcher
 from accord.record import Record
 from accord.results import Results
@@ -132,6 +134,11 @@ class Plan:
     def check(self) -> None:
         """Finds every image, deals them all out, and tries each recipe on its net."""
         seen = set()
+        for recipe in self.study.recipes:
+            for term, spec in recipe.align.items():
+                make_part(
+                    balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
+                ).require()
         for trial in self.study.trials():
             _, deal = self.deal(trial)
             kind = f"{trial.setup.net} {trial.recipe.training} {len(deal.classes)}"

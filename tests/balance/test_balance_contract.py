@@ -6,119 +6,223 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from accord.balance import Setting, Weigher, balances
+from accord.balance import Mixture, Moment, Weigher, balances
+from accord.balance.gradients import shared_gradients
+from accord.budget import Budget
+from accord.descent import Descent
 from accord.parts import make_part, part_spec
+from balance.support import moment, own_loss, rule, started
 
 COUNTS = {
-    "even": [5, 5, 5, 5],
-    "skewed": [97, 2, 1, 0],
-    "single class": [0, 12, 0, 0],
-    "single image": [0, 0, 0, 1],
+    "even": (5, 5, 5, 5),
+    "skewed": (97, 2, 1, 0),
+    "single class": (0, 12, 0, 0),
+    "single image": (0, 0, 0, 1),
 }
-every_balance = pytest.mark.parametrize("name", balances.names())
+EVERY = balances.names()
+every_balance = pytest.mark.parametrize("name", EVERY)
 every_client = pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-every_progress = pytest.mark.parametrize("progress", [0.0, 0.5, 1.0])
+every_progress = pytest.mark.parametrize("progress", [0.0, 0.5, 0.999])
+Losses = tuple[dict[str, Tensor], Tensor]
 
 
-def started(name: str, counts: list[int] = COUNTS["skewed"]) -> Weigher:
-    return make_part(balances, name, "balance").start(Setting(torch.tensor(counts), lr=0.05))
+class Client:
+    """A net of an encoder (1) and a head (2) under one balance, trained as the client loop does."""
+
+    def __init__(self, name: str, counts: tuple[int, ...] = COUNTS["skewed"]) -> None:
+        self.encoder = nn.Parameter(torch.tensor([0.3]))
+        self.head = nn.Parameter(torch.tensor([0.5, -0.2]))
+        self.net = [self.encoder, self.head]
+        self.weigher = started(name, counts=counts)
+        self.mixture = Mixture({"anchors": self.weigher})
+        self.descent = Descent(self.net, self.mixture.groups(), Budget())
+
+    def losses(self) -> Losses:
+        """Two local losses of encoder and head, and an alignment loss of the head alone."""
+        task = (self.encoder * self.head - 1.5).square().sum()
+        spread = (self.head + self.encoder).square().mean() / 2
+        return {"cross-entropy": task, "supcon": spread}, (self.head + 1).square().mean()
+
+    def step(self, progress: float = 0.0) -> Tensor:
+        self.descent.begin(progress)
+        local, align = self.losses()
+        total = self.mixture.backward(local, {"anchors": align}, progress, self.net, look=True)
+        self.descent.finish()
+        return total
+
+    def moment(self, progress: float = 0.0) -> Moment:
+        """The next step as the balance will see it."""
+        local, align = self.losses()
+        total = torch.stack(list(local.values())).sum()
+        return Moment(
+            progress=progress,
+            local=total.detach(),
+            align=align.detach(),
+            terms={term: loss.detach() for term, loss in local.items()},
+            gradients=shared_gradients(total, align, self.net),
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        kept = {f"balance.{key}": value for key, value in self.mixture.state_dict().items()}
+        kept |= {f"net.{i}": parameter.detach() for i, parameter in enumerate(self.net)}
+        return {key: value.clone() for key, value in (kept | self.descent.momentum()).items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        balance = {k.removeprefix("balance."): v for k, v in state.items() if "balance." in k}
+        self.mixture.load_state_dict(balance)
+        for i, parameter in enumerate(self.net):
+            parameter.data = state[f"net.{i}"].clone()
+        self.descent.restore(state)
 
 
-def losses(parameter: Tensor) -> tuple[Tensor, Tensor]:
-    """A local loss near 2.3, an alignment loss near 1, of shared parameters."""
-    return (parameter - 1.5).square().sum(), (parameter + 1).square().mean()
-
-
-def trained(name: str, steps: int = 5) -> Weigher:
-    """A weigher a few steps into training, as the client loop does them."""
-    weigher, shared = started(name), nn.Parameter(torch.zeros(2))
-    groups = [{"params": [shared]}, *weigher.parameter_groups()]
-    optimiser = torch.optim.SGD(groups, lr=0.05, momentum=0.9)
+def trained(name: str, steps: int = 4) -> Client:
+    client = Client(name)
     for step in range(steps):
-        optimiser.zero_grad()
-        weigher.backward(*losses(shared), progress=step / steps)
-        optimiser.step()
-    return weigher
+        client.step(step / 10)
+    return client
 
 
 @every_balance
 @every_client
 @every_progress
-def test_the_loss_is_a_finite_scalar(name: str, counts: list[int], progress: float) -> None:
-    loss = started(name, counts).weigh(*losses(torch.zeros(2)), progress)
-    assert loss.shape == ()
-    assert bool(torch.isfinite(loss))
+def test_weights_are_finite_and_not_negative(
+    name: str, counts: tuple[int, ...], progress: float
+) -> None:
+    client = Client(name, counts)
+    weights = client.weigher.weigh(client.moment(progress))
+    for weight in (weights.align, weights.local, weights.shared):
+        if weight is not None:
+            assert math.isfinite(float(weight))
+            assert float(weight) >= 0
 
 
 @every_balance
-@every_client
-def test_both_losses_are_minimised(name: str, counts: list[int]) -> None:
-    weigher, shared = started(name, counts), torch.zeros(2, requires_grad=True)
-    local, align = losses(shared)
-    loss = weigher.weigh(local, align, 0.25)
-    for_local, for_align = torch.autograd.grad(loss, [local, align])
-    assert for_local > 0
-    assert for_align > 0
-    assert bool(torch.isfinite(for_local))
-    assert bool(torch.isfinite(for_align))
+def test_weights_are_values_without_a_gradient(name: str) -> None:
+    client = trained(name)
+    weights = client.weigher.weigh(client.moment(0.5))
+    tensors = [w for w in (weights.align, weights.local, weights.shared) if isinstance(w, Tensor)]
+    assert not any(weight.requires_grad for weight in tensors)
 
 
 @every_balance
 @every_client
 @every_progress
-def test_backward_fills_finite_gradients(name: str, counts: list[int], progress: float) -> None:
-    weigher, shared = started(name, counts), torch.zeros(2, requires_grad=True)
-    loss = weigher.backward(*losses(shared), progress)
-    assert not loss.requires_grad
-    assert shared.grad is not None
-    assert bool((shared.grad != 0).all())
-    for parameter in (shared, *weigher.parameters()):
-        assert parameter.grad is None or bool(torch.isfinite(parameter.grad).all())
+def test_a_step_fills_finite_gradients(name: str, counts: tuple[int, ...], progress: float) -> None:
+    client = Client(name, counts)
+    local, align = client.losses()
+    total = client.mixture.backward(local, {"anchors": align}, progress, client.net)
+    assert not total.requires_grad
+    assert math.isfinite(total.item())
+    for parameter in (*client.net, *client.mixture.parameters()):
+        assert parameter.grad is not None
+        assert bool(torch.isfinite(parameter.grad).all())
+        assert bool((parameter.grad != 0).any())
 
 
 @every_balance
 @every_client
 @every_progress
 def test_readings_are_finite_and_not_negative(
-    name: str, counts: list[int], progress: float
+    name: str, counts: tuple[int, ...], progress: float
 ) -> None:
-    found = started(name, counts).readings(progress)
-    for value in (found.lambda_raw, found.attenuation, found.lambda_effective):
-        assert math.isfinite(value)
-        assert value >= 0
+    client = Client(name, counts)
+    client.step(progress)
+    found = client.weigher.readings(progress)
+    assert found.lambda_raw is not None
+    dials = [found.lambda_raw, found.attenuation, found.sigma_sq_local, found.sigma_sq_align]
+    for dial in dials:
+        assert dial is None or (math.isfinite(dial) and dial >= 0)
     assert found.lambda_effective == found.lambda_raw * found.attenuation
 
 
 @every_balance
-def test_reading_the_dials_does_not_turn_them(name: str) -> None:
-    weigher = trained(name)
-    before = {key: value.clone() for key, value in weigher.state_dict().items()}
-    assert weigher.readings(0.5) == weigher.readings(0.5)
-    torch.testing.assert_close(dict(weigher.state_dict()), before, rtol=0, atol=0)
-
-
-@every_balance
-@every_progress
-def test_a_restored_weigher_goes_on_where_it_stood(name: str, progress: float) -> None:
-    weigher, restored = trained(name), started(name)
-    restored.load_state_dict(weigher.state_dict())
-    assert restored.readings(progress) == weigher.readings(progress)
-    local, align = losses(torch.ones(2))
-    assert torch.equal(
-        restored.weigh(local, align, progress), weigher.weigh(local, align, progress)
+@pytest.mark.parametrize("progress", [0.0, 0.5])
+def test_the_effective_lambda_is_what_the_net_sees(name: str, progress: float) -> None:
+    client = trained(name)
+    weights = client.weigher.weigh(client.moment(progress))
+    whole = (1.0 if weights.local is None else weights.local) * (
+        1.0 if weights.shared is None else weights.shared
     )
+    seen = float(weights.align / whole)
+    assert client.weigher.readings(progress).lambda_effective == pytest.approx(seen, rel=1e-6)
 
 
 @every_balance
-def test_everything_learnt_is_in_exactly_one_parameter_group(name: str) -> None:
+def test_reading_the_dials_does_not_turn_them(name: str) -> None:
+    client = trained(name)
+    before = client.state()
+    first = client.weigher.readings(0.5)
+    client.weigher.equilibrium(2.0, 3.0, 0.5)
+    assert client.weigher.readings(0.5) == first
+    torch.testing.assert_close(client.state(), before, rtol=0, atol=0)
+
+
+@every_balance
+def test_a_restored_client_goes_on_bit_for_bit(name: str) -> None:
+    going, restored = trained(name), Client(name)
+    restored.restore(load(save(going.state())))
+    for step in range(4, 9):
+        assert torch.equal(restored.step(step / 10), going.step(step / 10))
+        torch.testing.assert_close(restored.state(), going.state(), rtol=0, atol=0)
+    assert restored.weigher.readings(0.9) == going.weigher.readings(0.9)
+    assert restored.weigher.equilibrium(2, 3, 0.9) == going.weigher.equilibrium(2, 3, 0.9)
+
+
+@every_balance
+def test_everything_learnt_is_in_exactly_one_group(name: str) -> None:
     weigher = started(name)
-    grouped = [id(p) for group in weigher.parameter_groups() for p in group["params"]]
+    grouped = [id(p) for group in weigher.groups() for p in group.parameters]
     assert sorted(grouped) == sorted(id(p) for p in weigher.parameters())
 
 
 @every_balance
+def test_a_rule_has_a_loss_of_its_own_if_it_learns_something(name: str) -> None:
+    weigher = started(name)
+    learnt = list(weigher.parameters())
+    if not learnt:
+        assert weigher.own_loss(moment()) is None
+    else:
+        found = torch.autograd.grad(own_loss(weigher, moment()), learnt)
+        assert all(gradient != 0 for gradient in found)
+
+
+@every_balance
+def test_the_own_loss_does_not_reach_the_net(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_own, without = trained(name), trained(name)
+    monkeypatch.setattr(without.weigher, "own_loss", Weigher.own_loss.__get__(without.weigher))
+    for client in (with_own, without):
+        client.descent.begin(0.4)
+        local, align = client.losses()
+        client.mixture.backward(local, {"anchors": align}, 0.4, client.net)
+    for one, other in zip(with_own.net, without.net, strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.equal(one.grad, other.grad)
+
+
+@every_balance
 def test_the_spelled_out_spec_makes_the_same_rule(name: str) -> None:
-    rule = make_part(balances, name, "balance")
-    assert make_part(balances, part_spec(name, rule), "balance") == rule
+    assert make_part(balances, part_spec(name, rule(name)), "balance") == rule(name)
+
+
+@every_balance
+def test_the_docstring_gives_the_formula(name: str) -> None:
+    text = balances.get(name).__doc__ or ""
+    assert "=" in text
+    assert "L_loc" in text or "L_al" in text
+
+
+@every_balance
+def test_every_parameter_says_what_it_means(name: str) -> None:
+    silent = [key for key, f in balances.get(name).model_fields.items() if not f.description]
+    assert silent == []
+
+
+def test_all_rules_are_known() -> None:
+    assert set(EVERY) >= {
+        *("fixed", "entropy", "curriculum", "confidence", "gradnorm", "uncertainty"),
+        *("attenuated", "stabilised", "attenuated-log", "rescaled", "gradient"),
+    }

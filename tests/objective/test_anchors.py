@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from accord.errors import AccordError
 from accord.objective import Batch, anchor_kinds
-from accord.objective.anchors import AnchorAlignment, SimplexETF
+from accord.objective.anchors import AnchorAlignment
+from accord.objective.etf_anchors import SimplexETF
+from accord.objective.random_anchors import RandomRows
 from accord.parts import make_part
 from accord.randomness import torch_generator
 
@@ -30,7 +33,7 @@ def batch_of(
     return Batch(f, f @ prototypes.T, labels, prototypes, torch.tensor(held), anchors)
 
 
-@pytest.mark.parametrize("classes", [2, 10, 100, 1000])
+@pytest.mark.parametrize("classes", [2, 3, 10, 37, 100, 1000])
 @pytest.mark.parametrize("spare", [0, 24])
 def test_etf_rows_have_length_one_and_equal_angles(classes: int, spare: int) -> None:
     A = frame(classes, classes + spare)
@@ -42,8 +45,29 @@ def test_etf_rows_have_length_one_and_equal_angles(classes: int, spare: int) -> 
 
 
 def test_etf_needs_as_many_dimensions_as_classes() -> None:
-    with pytest.raises(AccordError, match=r"width 9 and 10 classes.*net\.backbone"):
+    said = r"width 9 and 10 classes.*wider net\.backbone, or random anchors"
+    with pytest.raises(AccordError, match=said):
         frame(10, 9)
+
+
+def test_etf_of_a_single_class_is_refused() -> None:
+    with pytest.raises(AccordError, match="at least 2 classes; found 1"):
+        frame(1, 8)
+
+
+@pytest.mark.parametrize(("classes", "width"), [(1, 1), (1, 8), (10, 64), (10, 3), (1000, 2)])
+def test_random_rows_have_length_one_for_any_number_of_classes(classes: int, width: int) -> None:
+    A = RandomRows().make(classes, width, torch_generator(0, "anchors"))
+    assert A.shape == (classes, width)
+    assert A.dtype == torch.float32
+    torch.testing.assert_close(A.double().norm(dim=1), torch.ones(classes).double())
+
+
+def test_random_rows_prefer_no_direction() -> None:
+    """The mean of n unit rows has length about 1/√n; that of all their outer products is I/d."""
+    A = RandomRows().make(10_000, 4, torch_generator(0, "anchors")).double()
+    assert A.mean(dim=0).norm() < 0.03
+    torch.testing.assert_close(A.T @ A / 10_000, torch.eye(4).double() / 4, rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,6 +138,29 @@ def test_alignment_pulls_prototypes_and_nothing_else(over: Literal["held", "all"
 def test_alignment_without_anchors_says_what_is_missing() -> None:
     with pytest.raises(AccordError, match="anchors"):
         AnchorAlignment()(batch_of(P, None, [True, True, True]))
+
+
+@pytest.mark.parametrize(
+    ("progress", "target", "loss"),
+    [
+        (0.0, [[0, 4], [8, 0]], (1 + 4 + 4 + 4) / 4),
+        (0.25, [[1, 3], [6, 0]], (0 + 1 + 0 + 4) / 4),
+        (1.0, [[4, 0], [0, 0]], (9 + 4 + 36 + 4) / 4),
+    ],
+)
+def test_progressive_anchors_go_from_the_first_prototypes_to_the_anchors(
+    progress: float, target: list[list[float]], loss: float
+) -> None:
+    first = torch.tensor([[0.0, 4.0], [8.0, 0.0]], dtype=torch.float64)
+    anchors = torch.tensor([[4.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    prototypes = torch.tensor([[1.0, 2.0], [6.0, 2.0]], dtype=torch.float64)
+    batch = replace(
+        batch_of(prototypes, anchors, [True, True]), first_prototypes=first, progress=progress
+    )
+    term = AnchorAlignment(progressive=True)
+    assert term.target(batch).tolist() == target
+    assert term(batch).item() == loss
+    assert AnchorAlignment().target(batch).tolist() == anchors.tolist()
 
 
 def test_the_angle_is_the_widest_there_is() -> None:

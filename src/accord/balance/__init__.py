@@ -1,5 +1,14 @@
-"""How the local loss and the alignment loss are weighed: one file per rule."""
+"""How the local loss and the alignment losses are weighed: one file per rule."""
 
-from accord.balance.base import Balance, Readings, Setting, Weigher, balances
+from accord.balance.base import (
+    Balance,
+    Group,
+    Moment,
+    Readings,
+    Weigher,
+    Weights,
+    balances,
+)
+from accord.balance.mixture import Mixture
 
-__all__ = ["Balance", "Readings", "Setting", "Weigher", "balances"]
+__all__ = ["Balance", "Group", "Mixture", "Moment", "Readings", "Weigher", "Weights", "balances"]

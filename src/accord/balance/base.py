@@ -1,60 +1,93 @@
 """What every balance offers the client loop.
 
 A `Balance` holds the parameters of a rule; `start` gives a `Weigher`, its running state at one
-client. A weigher is a module: parameters it learns (σ) and buffers it keeps are part of a
-client's checkpoint without further ado.
+client and for one alignment term. A weigher is a module: parameters it learns (σ) and buffers it
+keeps are part of a client's checkpoint without further ado.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 from torch import Tensor, nn
 
+from accord.balance.gradients import Gradients
 from accord.config import Config
 from accord.registry import Registry
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a rule may know of its client before the first step."""
+class Moment:
+    """One step as a balance sees it. The losses are values: no gradient flows back through them."""
 
-    label_counts: Tensor
-    lr: float
+    progress: float  # p ∈ [0, 1) over all local training
+    local: Tensor  # L_loc
+    align: Tensor  # L_al, the loss of the balance's own alignment term
+    terms: Mapping[str, Tensor]  # every local loss by its term's name
+    gradients: Gradients | None = None  # at every step for rules that want them
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the net minimises at one step: `local`·L_loc + `align`·L_al.
+
+    `local` None: the rule leaves L_loc as it is. `shared` further multiplies ∇L_loc on the
+    parameters that both losses reach, for rules that mix gradients.
+    """
+
+    align: Tensor | float
+    local: Tensor | None = None
+    shared: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Readings:
-    """A rule's dials at some progress, for telemetry."""
+    """A rule's dials at some progress, for telemetry. None: the rule has no such dial."""
 
-    lambda_raw: float
-    attenuation: float
+    lambda_raw: float | None
+    attenuation: float = 1.0
+    sigma_sq_local: float | None = None
+    sigma_sq_align: float | None = None
 
     @property
-    def lambda_effective(self) -> float:
-        return self.lambda_raw * self.attenuation
+    def lambda_effective(self) -> float | None:
+        return None if self.lambda_raw is None else self.lambda_raw * self.attenuation
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters a rule learns, and how the optimiser treats them. Never any weight decay."""
+
+    parameters: list[nn.Parameter]
+    lr_factor: float = 1.0  # × the net's lr
+    momentum: float | Literal["net"] = "net"
+    clip: Literal["together", "apart"] = "together"  # one gradient norm with the net's, or its own
 
 
 class Weigher(nn.Module, ABC):
-    """One client's running balance."""
+    """One client's running balance of one alignment term."""
+
+    wants_gradients = False
 
     @abstractmethod
-    def weigh(self, local: Tensor, align: Tensor, progress: float) -> Tensor:
-        """The loss to minimise at progress p ∈ [0, 1] of all local training."""
+    def weigh(self, moment: Moment) -> Weights:
+        """The weights of this step, as values. A rule that keeps averages renews them here."""
 
     @abstractmethod
     def readings(self, progress: float) -> Readings: ...
 
-    def backward(self, local: Tensor, align: Tensor, progress: float) -> Tensor:
-        """Fills the gradients and returns the loss; rules that mix gradients override this."""
-        loss = self.weigh(local, align, progress)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+    def own_loss(self, moment: Moment) -> Tensor | None:  # noqa: ARG002 - most learn nothing
+        """What the rule's own parameters minimise."""
+        return None
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """Optimiser groups of what the rule learns: each with its own lr, momentum and decay."""
+    def equilibrium(self, local: float, align: float, progress: float) -> float | None:  # noqa: ARG002
+        """λ*: where λ_raw would settle if the losses stayed as they are. None: it does not move."""
+        return None
+
+    def groups(self) -> list[Group]:
         return []
 
 
@@ -62,7 +95,15 @@ class Balance(Config, ABC):
     """The parameters of a rule."""
 
     @abstractmethod
-    def start(self, setting: Setting) -> Weigher: ...
+    def start(self, label_counts: Tensor) -> Weigher:
+        """The rule at work at a client with n_kc images of class c."""
+
+    def watched(self) -> str | None:
+        """The local term whose loss the rule reads, if it is one alone."""
+        return None
+
+    def require(self) -> None:
+        """Raises AccordError when an optional package that the rule needs is missing."""
 
 
 balances: Registry[type[Balance]] = Registry("balance", "accord.balance")

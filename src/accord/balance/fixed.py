@@ -5,27 +5,32 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from accord.balance.base import Balance, Readings, Setting, Weigher, balances
+from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+from accord.schedules import Fall, falling
 
 
 @balances.register("fixed")
 class Fixed(Balance):
-    """L = L_loc + s(p)·λ·L_al with constant λ; s = 1, or 1 − p when `decay` is set."""
+    """L = L_loc + s(p)·λ·L_al with constant λ."""
 
     lambda_: float = Field(5.0, ge=0, alias="lambda", description="λ")
-    decay: bool = Field(False, description="multiply λ by 1 − p, progress p over all training")
+    attenuation: Fall = Field(
+        "constant", description="s(p): constant (1), linear (1 − p) or cosine (½(1 + cos πp))"
+    )
 
-    def start(self, setting: Setting) -> Weigher:  # noqa: ARG002 - the same at every client
-        return FixedWeigher(self)
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - the same at every client
+        return FixedWeigher(self.lambda_, self.attenuation)
 
 
 class FixedWeigher(Weigher):
-    def __init__(self, rule: Fixed) -> None:
+    """λ·s(p)."""
+
+    def __init__(self, lambda_: float, attenuation: Fall = "constant") -> None:
         super().__init__()
-        self.rule = rule
+        self.lambda_, self.attenuation = lambda_, attenuation
+
+    def weigh(self, moment: Moment) -> Weights:
+        return Weights(align=self.lambda_ * falling(self.attenuation, moment.progress))
 
     def readings(self, progress: float) -> Readings:
-        return Readings(self.rule.lambda_, 1 - progress if self.rule.decay else 1.0)
-
-    def weigh(self, local: Tensor, align: Tensor, progress: float) -> Tensor:
-        return local + self.readings(progress).lambda_effective * align
+        return Readings(self.lambda_, falling(self.attenuation, progress))

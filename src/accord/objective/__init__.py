@@ -1,5 +1,13 @@
 """The loss terms of a client, and the anchors that prototypes are aligned to."""
 
-from accord.objective.base import Anchors, Batch, Term, anchor_kinds, terms
+from accord.objective.base import (
+    Anchors,
+    Batch,
+    Term,
+    anchor_kinds,
+    make_alignment,
+    make_term,
+    terms,
+)
 
-__all__ = ["Anchors", "Batch", "Term", "anchor_kinds", "terms"]
+__all__ = ["Anchors", "Batch", "Term", "anchor_kinds", "make_alignment", "make_term", "terms"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from accord.config import Config
+from accord.parts import make_part
 from accord.registry import Registry
 
 
@@ -19,7 +21,8 @@ class Batch:
     """One step: V views of B images, stacked view by view.
 
     `features` f is (V·B, d), `logits` (V·B, C), `labels` y (V·B). `prototypes` P is (C, d), the
-    head's weight; `anchors` A is (C, d) or None; `held` marks the classes the client has.
+    head's weight, `first_prototypes` P₀ its value before the first step; `anchors` A is (C, d) or
+    None; `held` marks the classes the client has; `progress` p ∈ [0, 1) is over all local training.
     """
 
     features: Tensor
@@ -28,6 +31,8 @@ class Batch:
     prototypes: Tensor
     held: Tensor
     anchors: Tensor | None = None
+    first_prototypes: Tensor | None = None
+    progress: float = 0.0
 
     @cached_property
     def directions(self) -> Tensor:
@@ -51,3 +56,14 @@ class Anchors(Config, ABC):
 
 terms: Registry[type[Term]] = Registry("term", "accord.objective")
 anchor_kinds: Registry[type[Anchors]] = Registry("anchors", "accord.objective")
+
+
+def make_term(name: str, spec: dict[str, Any] | None, where: str) -> Term:
+    """The term that an entry of a recipe's objective describes."""
+    return make_part(terms, {"use": name, **(spec or {})}, where)
+
+
+def make_alignment(name: str, spec: dict[str, Any] | None, where: str) -> Term:
+    """The term that an entry of a recipe's `align` describes, where its balance stands as well."""
+    params = {key: value for key, value in (spec or {}).items() if key != "balance"}
+    return make_term(name, params, where)

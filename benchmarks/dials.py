@@ -1,0 +1,102 @@
+"""What watching a balance costs: the share of a client's training that goes into its telemetry.
+
+That is both losses' gradients on the parameters they share, their norms and cosine every
+`look_every` steps, and reading σ and λ at the end of an epoch, in the real loop. Beside it: what a
+step of each kind of balance costs against a step of `fafi`, which has none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest import mock
+
+from accord.balance import mixture
+from accord.balance.gradients import Gradients
+from accord.client import Training
+from accord.data.deal import open_deal
+from accord.messages import Briefing
+from benchmarks.figure import Figure
+from benchmarks.workspace import random_images, ready_trial, workspace
+
+TARGET = 0.03
+BATCH, STEPS, ROUNDS = 128, 20, 3
+RECIPES = ("etf-fixed", "etf-stabilised", "etf-gradnorm", "etf-upgrad")
+Clock = dict[str, float]
+
+
+def measure() -> list[Figure]:
+    """Epochs of every recipe in turns, in CPU time of this process."""
+    with workspace() as folder:
+        clients = {recipe: _client(recipe, folder) for recipe in ("fafi", *RECIPES)}
+        seconds: dict[str, list[float]] = {recipe: [] for recipe in clients}
+        shares = []
+        for _ in range(ROUNDS):
+            for recipe, client in clients.items():
+                with _watching() as looked:
+                    began = time.process_time()
+                    client.run_epoch()
+                    seconds[recipe].append(time.process_time() - began)
+                if recipe == "etf-stabilised":
+                    shares.append(looked["seconds"] / seconds[recipe][-1])
+    share = median(shares)
+    looked_at = f"telemetry of etf-stabilised, resnet10, {BATCH} × 2 views, a look every 20 steps"
+    return [
+        Figure(looked_at, f"{share:.2%} of a step", f"≤ {TARGET:.0%}", share <= TARGET),
+        *(
+            Figure(f"  step of {recipe} against fafi", f"{_ratio(seconds, recipe):.3f} ×")
+            for recipe in RECIPES
+        ),
+    ]
+
+
+def _ratio(seconds: dict[str, list[float]], recipe: str) -> float:
+    """Median over rounds, each held against the plain step of its own round."""
+    pairs = zip(seconds[recipe], seconds["fafi"], strict=True)
+    return median(one / plain for one, plain in pairs)
+
+
+@contextmanager
+def _watching() -> Iterator[Clock]:
+    """Counts the time spent on looks and dials; the training itself is as ever."""
+    spent: Clock = {"seconds": 0.0}
+
+    def timed(work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            began = time.process_time()
+            try:
+                return work(*args)
+            finally:
+                spent["seconds"] += time.process_time() - began
+
+        return run
+
+    with ExitStack() as patches:
+        for owner, name in (
+            (mixture, "shared_gradients"),
+            (Gradients, "summary"),
+            (mixture.Mixture, "dials"),
+        ):
+            patches.enter_context(mock.patch.object(owner, name, timed(getattr(owner, name))))
+        yield spent
+
+
+def _client(recipe: str, folder: Path) -> Training:
+    own = folder / recipe
+    own.mkdir()
+    study = {
+        "name": recipe,
+        "data": {**random_images(own, train=BATCH * STEPS, test=10), "augment": "reference"},
+        "partition": {"scheme": "iid", "clients": 1},
+        "net": {"backbone": "resnet10"},
+        "budget": {"epochs": 1_000, "batch": BATCH},
+        "recipes": recipe,
+        "bounds": False,
+    }
+    run = ready_trial(study, own / "record")
+    deal = open_deal(run.deal_path)
+    return Training(deal.client(0), Briefing.load(run.folder.briefing), "0")

@@ -1,0 +1,48 @@
+"""Learnt weights meant to fade with progress, and that explode (OursV12 of the notes)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import Field
+from torch import Tensor
+
+from accord.balance.base import Moment, Readings, Weigher, Weights, balances
+from accord.balance.sigmas import Shape, SigmaBalance, SigmaWeigher
+from accord.schedules import Fall, falling
+
+
+class AttenuatedBalance(SigmaBalance):
+    """σ with a factor s(p) that falls over training."""
+
+    attenuation: Fall = Field(
+        "linear", description="s(p): linear (1 − p), cosine (½(1 + cos πp)) or constant (1)"
+    )
+
+
+@balances.register("attenuated")
+class Attenuated(AttenuatedBalance):
+    """The net sees L_loc + s(p)·λ_raw·L_al; σ sees s on the data term of σ_a.
+
+    σ minimises L_loc/(2σ_l²) + s·L_al/(2σ_a²) + ½ log σ_l² + ½ log σ_a², so λ_raw = σ_l²/σ_a²
+    settles at L_loc/(s·L_al) and the effective s·λ_raw at L_loc/L_al: the attenuation undoes
+    itself, and λ explodes as L_al → 0 (note 003).
+    """
+
+    def start(self, label_counts: Tensor) -> Weigher:
+        return AttenuatedWeigher(self, label_counts)
+
+
+class AttenuatedWeigher(SigmaWeigher):
+    def __init__(self, rule: AttenuatedBalance, label_counts: Tensor) -> None:
+        super().__init__(rule, label_counts)
+        self.attenuation = rule.attenuation
+
+    def shape(self, progress: float) -> Shape:
+        return Shape(data=falling(self.attenuation, progress))
+
+    def weigh(self, moment: Moment) -> Weights:
+        return Weights(align=falling(self.attenuation, moment.progress) * self.lambda_raw())
+
+    def readings(self, progress: float) -> Readings:
+        return replace(super().readings(progress), attenuation=falling(self.attenuation, progress))

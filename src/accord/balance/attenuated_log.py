@@ -1,0 +1,39 @@
+"""Attenuation where it belongs: on the log term of σ_a (ours, after note 003)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from accord.balance.base import Moment, Weigher, Weights, balances
+from accord.balance.capping import CappedBalance, Gamma
+from accord.balance.sigmas import Shape, SigmaWeigher
+from accord.schedules import falling
+
+
+@balances.register("attenuated-log")
+class AttenuatedLog(CappedBalance):
+    """The net sees L_loc + λ_raw·L_al; σ sees s(p) on ½ log σ_a², and γ/σ_a².
+
+    σ minimises L_loc/(2σ_l²) + (L_al + 2γ)/(2σ_a²) + ½ log σ_l² + ½ s·log σ_a², which settles at
+    λ_raw = s·L_loc/(L_al + 2γ): attenuated indeed, and bounded by γ.
+    """
+
+    def start(self, label_counts: Tensor) -> Weigher:
+        return AttenuatedLogWeigher(self, label_counts)
+
+
+class AttenuatedLogWeigher(SigmaWeigher):
+    def __init__(self, rule: AttenuatedLog, label_counts: Tensor) -> None:
+        super().__init__(rule, label_counts)
+        self.attenuation = rule.attenuation
+        self.gamma = Gamma(rule)
+
+    def shape(self, progress: float) -> Shape:
+        return Shape(log=falling(self.attenuation, progress), gamma=self.gamma.value())
+
+    def own_loss(self, moment: Moment) -> Tensor | None:
+        self.gamma.see(moment.local)
+        return super().own_loss(moment)
+
+    def weigh(self, moment: Moment) -> Weights:  # noqa: ARG002 - s acts through σ
+        return Weights(align=self.lambda_raw())

@@ -1,0 +1,65 @@
+"""A weight that grows as the client becomes sure of its own task (note 000, plan 2)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+
+
+@balances.register("confidence")
+class Confidence(Balance):
+    """L = L_loc + w·L_al, w = w₁·(1 − CE_ema/CE_first), clipped to [w₀, w₁].
+
+    CE_first is the watched loss of the first step, CE_ema its moving average since: while the
+    client knows nothing w is w₀, and it nears w₁ as its own classification loss nears 0.
+    """
+
+    lowest: float = Field(0.1, ge=0, description="w₀")
+    highest: float = Field(1.0, ge=0, description="w₁")
+    memory: float = Field(0.9, ge=0, lt=1, description="m of CE_ema ← m·CE_ema + (1 − m)·CE")
+    watch: str = Field("cross-entropy", description="the local term that stands for CE")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Confidence:
+        if self.lowest > self.highest:
+            raise ValueError(
+                f"lowest should not exceed highest; found {self.lowest} and {self.highest}"
+            )
+        return self
+
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - learnt from the loss
+        return ConfidenceWeigher(self)
+
+    def watched(self) -> str | None:
+        return self.watch
+
+
+class ConfidenceWeigher(Weigher):
+    first: Tensor
+    average: Tensor
+
+    def __init__(self, rule: Confidence) -> None:
+        super().__init__()
+        self.rule = rule
+        self.register_buffer("first", torch.tensor(math.nan))  # NaN: nothing seen yet
+        self.register_buffer("average", torch.tensor(math.nan))
+
+    def weight(self) -> Tensor:
+        share = torch.nan_to_num(1 - self.average / self.first, nan=0.0)
+        return (self.rule.highest * share).clamp(self.rule.lowest, self.rule.highest)
+
+    def weigh(self, moment: Moment) -> Weights:
+        loss = moment.terms[self.rule.watch]
+        unseen = self.first.isnan()
+        kept = self.rule.memory * self.average + (1 - self.rule.memory) * loss
+        self.average = torch.where(unseen, loss, kept)
+        self.first = torch.where(unseen, loss, self.first)
+        return Weights(align=self.weight())
+
+    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - a matter of the loss
+        return Readings(self.weight().item())

@@ -1,0 +1,35 @@
+"""A weight that rises with training (note 000, plan 1)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+
+
+@balances.register("curriculum")
+class Curriculum(Balance):
+    """L = L_loc + w(p)·L_al, w(p) = w₀ + (w₁ − w₀)·p: first the own task, then the common one."""
+
+    start_weight: float = Field(0.1, ge=0, description="w₀, at p = 0")
+    end_weight: float = Field(1.0, ge=0, description="w₁, at p = 1")
+
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - the same at every client
+        return CurriculumWeigher(self)
+
+
+class CurriculumWeigher(Weigher):
+    def __init__(self, rule: Curriculum) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def weight(self, progress: float) -> float:
+        first, last = self.rule.start_weight, self.rule.end_weight
+        return first + (last - first) * progress
+
+    def weigh(self, moment: Moment) -> Weights:
+        return Weights(align=self.weight(moment.progress))
+
+    def readings(self, progress: float) -> Readings:
+        return Readings(self.weight(progress))

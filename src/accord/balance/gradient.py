@@ -1,0 +1,104 @@
+"""No λ: the two gradients are mixed so that they do not conflict (through TorchJD)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+from accord.errors import AccordError
+
+Mix = Callable[[Tensor], Tensor]  # Gramian (2 × 2) → (a, b)
+NEEDED = ("torchjd", "qpsolvers", "quadprog")
+
+
+@balances.register("gradient")
+class Gradient(Balance):
+    """∇ = a·∇L_loc + b·∇L_al on the parameters both losses reach, (a, b) by an aggregator.
+
+    UPGrad (Quinton and Rey 2024, arXiv 2406.16232) projects each gradient onto the cone where no
+    loss rises, and adds the projections: a = b = 1 while the gradients do not conflict. Elsewhere
+    ∇ = ∇L_loc. Telemetry shows b/a of the latest step as λ.
+    """
+
+    aggregator: Literal["upgrad", "dualproj", "mgda"] = Field(
+        "upgrad",
+        description="TorchJD's rule: upgrad; dualproj projects the sum instead of each gradient; "
+        "mgda takes the shortest mix (a + b = 1)",
+    )
+    lambda_: float = Field(1.0, gt=0, alias="lambda", description="L_al is multiplied by it first")
+
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - learnt from gradients
+        self.require()
+        return GradientWeigher(self.lambda_, _mix(self.aggregator))
+
+    def require(self) -> None:
+        missing = [name for name in NEEDED if find_spec(name) is None]
+        if missing:
+            raise AccordError(
+                f"the balance 'gradient' needs {', '.join(missing)}, which is not installed: "
+                "pip install 'accord[gradient]'."
+            )
+
+
+class GradientWeigher(Weigher):
+    wants_gradients = True
+    mixed: Tensor
+
+    def __init__(self, lambda_: float, mix: Mix) -> None:
+        super().__init__()
+        self.lambda_, self.mix = lambda_, mix
+        self.register_buffer("mixed", torch.tensor([1.0, lambda_]))
+
+    def weigh(self, moment: Moment) -> Weights:
+        if moment.gradients is None:
+            raise ValueError("the rule `gradient` needs the gradients of every step")
+        scale = torch.tensor([1.0, self.lambda_])
+        gramian = moment.gradients.gramian().cpu() * scale[:, None] * scale
+        # What is not finite goes on as NaN, and the epoch's check stops the client.
+        finite = bool(gramian.isfinite().all())
+        mixed = self.mix(gramian) * scale if finite else torch.full((2,), math.nan)
+        self.mixed = mixed.to(self.mixed)
+        return Weights(align=self.mixed[1], shared=self.mixed[0])
+
+    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - a matter of gradients
+        a, b = self.mixed.tolist()
+        return Readings(None if a == 0 else b / a)
+
+
+def _mix(name: str) -> Mix:
+    """(a, b) of a Gramian, by TorchJD's rule of that name."""
+    from torchjd import aggregation as jd  # an optional extra
+
+    if name == "mgda":
+        return _scaled(jd.MGDAWeighting())
+    projecting = {"upgrad": jd.UPGradWeighting, "dualproj": jd.DualProjWeighting}[name]
+
+    def mix(gramian: Tensor) -> Tensor:
+        """The sum of both gradients, projected.
+
+        Both are brought to length 1 and preferred by their lengths, which is the same cone and the
+        same sum: TorchJD regularises the Gramian, and a short gradient would drown in that.
+        """
+        lengths = gramian.diagonal().clamp(min=0).sqrt()
+        lengths = torch.where(lengths > 0, lengths, torch.ones(()))
+        lengths, whole = lengths / lengths.max(), lengths.max()
+        unit = gramian / whole**2 / lengths[:, None] / lengths
+        weights: Tensor = projecting(lengths)(unit)
+        return weights / lengths
+
+    return mix
+
+
+def _scaled(weighting: Mix) -> Mix:
+    """`weighting` of the Gramian brought to size 1: small ones are taken for zero."""
+    return lambda gramian: weighting(gramian / gramian.diagonal().max().clamp(min=TINY))
+
+
+TINY = torch.finfo(torch.float32).tiny

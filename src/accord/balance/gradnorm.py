@@ -1,0 +1,65 @@
+"""A weight that evens out gradients (GradNorm, Chen et al. 2018, arXiv 1711.02257; note 000)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+
+
+@balances.register("gradnorm")
+class GradNorm(Balance):
+    """L = L_loc + w·L_al, w such that ‖w∇L_al‖ tracks ‖∇L_loc‖·(r_al/r_loc)^a.
+
+    r = L/L_max is a loss's inverse training rate, L_max the largest so far (the paper takes the
+    first; a moving target may start at 0): the loss that lags behind is pulled harder. Norms are
+    of the parameters that both losses reach. w follows its target as a moving average.
+    As L_al → 0 its gradient falls like √L_al and r_al like L_al, so that with a > ½ w falls too:
+    the rule cannot explode as the uncertainty family does.
+    """
+
+    rate: float = Field(1.0, ge=0, description="a; 0: equal norms whatever the training rates")
+    memory: float = Field(0.9, ge=0, lt=1, description="m of w ← m·w + (1 − m)·target")
+    highest: float = Field(1000.0, gt=0, description="ceiling of the target")
+
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - learnt from gradients
+        return GradNormWeigher(self)
+
+
+class GradNormWeigher(Weigher):
+    wants_gradients = True
+    weight: Tensor
+    largest_local: Tensor
+    largest_align: Tensor
+
+    def __init__(self, rule: GradNorm) -> None:
+        super().__init__()
+        self.rule = rule
+        self.register_buffer("weight", torch.tensor(math.nan))  # NaN: no target seen yet
+        self.register_buffer("largest_local", torch.zeros(()))
+        self.register_buffer("largest_align", torch.zeros(()))
+
+    def weigh(self, moment: Moment) -> Weights:
+        if moment.gradients is None:
+            raise ValueError("gradnorm needs the gradients of every step")
+        self.largest_local = torch.maximum(self.largest_local, moment.local)
+        self.largest_align = torch.maximum(self.largest_align, moment.align)
+        norm_local, norm_align, _ = moment.gradients.summary()
+        behind = (moment.align / self.largest_align) / (moment.local / self.largest_local)
+        target = norm_local / norm_align * behind**self.rule.rate
+        # A loss at exactly zero has no rate and no gradient: w stays as it is.
+        target = torch.where(target.isfinite(), target, self.weight).clamp(max=self.rule.highest)
+        kept = self.rule.memory * self.weight + (1 - self.rule.memory) * target
+        self.weight = torch.where(self.weight.isnan(), target, kept)
+        return Weights(align=self.current())
+
+    def current(self) -> Tensor:
+        """w; 1 before there is a target."""
+        return self.weight.nan_to_num(nan=1.0)
+
+    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - a matter of gradients
+        return Readings(self.current().item())

@@ -1,0 +1,45 @@
+"""A control for `uncertainty`: its shrunken learning rate without its λ."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from accord.balance.base import Group, Moment, Readings, Weigher, Weights, balances
+from accord.balance.sigmas import SigmaBalance
+
+
+@balances.register("rescaled")
+class Rescaled(SigmaBalance):
+    """L = (L_loc + λ·L_al)/(2σ_l²), σ_l learnt from L_loc/(2σ_l²) + ½ log σ_l².
+
+    `uncertainty` does two things at once: it chooses λ, and it divides L_loc by 2σ_l² → 2·L_loc,
+    which shrinks the learning rate. This rule does the second alone. At λ = 0 the alignment loss
+    is watched and does not act.
+    """
+
+    lambda_: float = Field(0.0, ge=0, alias="lambda", description="constant λ beside the rescaling")
+
+    def start(self, label_counts: Tensor) -> Weigher:
+        return RescaledWeigher(self, label_counts)
+
+
+class RescaledWeigher(Weigher):
+    def __init__(self, rule: Rescaled, label_counts: Tensor) -> None:
+        super().__init__()
+        self.rule = rule
+        self.log_local = nn.Parameter(torch.tensor(rule.start_of_local(label_counts)))
+
+    def weigh(self, moment: Moment) -> Weights:  # noqa: ARG002 - σ_l alone decides
+        local = (-self.log_local).detach().exp() / 2
+        return Weights(align=self.rule.lambda_ * local, local=local)
+
+    def own_loss(self, moment: Moment) -> Tensor | None:
+        return (moment.local * (-self.log_local).exp() + self.log_local) / 2
+
+    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - λ is constant
+        return Readings(self.rule.lambda_, sigma_sq_local=self.log_local.detach().exp().item())
+
+    def groups(self) -> list[Group]:
+        return [self.rule.group([self.log_local])]

@@ -1,0 +1,95 @@
+"""Two learnt variances: what the uncertainty family shares.
+
+A client learns log σ_l² and log σ_a² by minimising
+
+    L_loc/(2σ_l²) + (a·L_al + 2γ)/(2σ_a²) + ½ log σ_l² + ½ b·log σ_a²
+
+(Kendall et al. 2018, arXiv 1705.07115, at a = b = 1, γ = 0). With the losses held this settles at
+σ_l² = L_loc and σ_a² = (a·L_al + 2γ)/b, so λ* = σ_l²/σ_a² = b·L_loc/(a·L_al + 2γ). A rule of the
+family says what a, b and γ are, and what the net sees of σ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from accord.balance.base import Balance, Group, Moment, Readings, Weigher
+from accord.balance.entropy import Entropy
+
+Momentum = Annotated[float, Field(ge=0, lt=1)] | Literal["net"]
+
+
+class SigmaBalance(Balance):
+    """Where σ starts and how it is trained."""
+
+    start_local: float | Literal["entropy"] = Field(
+        0.0, description="log σ_l² at the start; entropy: log λ_k of the rule `entropy`"
+    )
+    start_align: float = Field(0.0, description="log σ_a² at the start")
+    lr_factor: float = Field(1.0, gt=0, description="lr of σ, × the net's")
+    momentum: Momentum = Field("net", description="of σ; net: as the net's")
+    clip: Literal["together", "apart"] = Field(
+        "together", description="gradient clip of σ: together with the net's, or on its own"
+    )
+
+    def start_of_local(self, label_counts: Tensor) -> float:
+        if self.start_local == "entropy":
+            return self.start_align + math.log(Entropy().lambda_of(label_counts))
+        return self.start_local
+
+    def group(self, parameters: list[nn.Parameter]) -> Group:
+        return Group(parameters, self.lr_factor, self.momentum, self.clip)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """a, b and γ of the loss that σ minimises."""
+
+    data: float = 1.0  # a
+    log: float = 1.0  # b
+    gamma: Tensor | float = 0.0  # γ
+
+
+class SigmaWeigher(Weigher):
+    """log σ_l² and log σ_a² of one client; a rule gives `shape` and `weigh`."""
+
+    def __init__(self, rule: SigmaBalance, label_counts: Tensor) -> None:
+        super().__init__()
+        self.rule = rule
+        self.log_local = nn.Parameter(torch.tensor(rule.start_of_local(label_counts)))
+        self.log_align = nn.Parameter(torch.tensor(rule.start_align))
+
+    def shape(self, progress: float) -> Shape:  # noqa: ARG002 - plain uncertainty has a fixed one
+        return Shape()
+
+    def lambda_raw(self) -> Tensor:
+        """σ_l²/σ_a², as a value."""
+        return (self.log_local - self.log_align).detach().exp()
+
+    def own_loss(self, moment: Moment) -> Tensor | None:
+        shape = self.shape(moment.progress)
+        local = moment.local * (-self.log_local).exp() + self.log_local
+        pull = shape.data * moment.align + 2 * shape.gamma
+        align = pull * (-self.log_align).exp() + shape.log * self.log_align
+        return (local + align) / 2
+
+    def equilibrium(self, local: float, align: float, progress: float) -> float | None:
+        shape = self.shape(progress)
+        pull = shape.data * align + 2 * float(shape.gamma)
+        return shape.log * local / pull if pull > 0 else None
+
+    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - some attenuate
+        return Readings(
+            lambda_raw=self.lambda_raw().item(),
+            sigma_sq_local=self.log_local.detach().exp().item(),
+            sigma_sq_align=self.log_align.detach().exp().item(),
+        )
+
+    def groups(self) -> list[Group]:
+        return [self.rule.group([self.log_local, self.log_align])]

@@ -1,0 +1,36 @@
+"""Attenuated weights that cannot explode (note 003's repair of OursV12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from accord.balance.attenuated import AttenuatedWeigher
+from accord.balance.base import Moment, Weigher, balances
+from accord.balance.capping import CappedBalance, Gamma
+from accord.balance.sigmas import Shape
+
+
+@balances.register("stabilised")
+class Stabilised(CappedBalance):
+    """`attenuated` with γ/σ_a² in the loss of σ, which settles at σ_a² = s·L_al + 2γ.
+
+    λ_raw = L_loc/(s·L_al + 2γ) ≤ L_loc/(2γ) however small L_al becomes.
+    """
+
+    def start(self, label_counts: Tensor) -> Weigher:
+        return StabilisedWeigher(self, label_counts)
+
+
+class StabilisedWeigher(AttenuatedWeigher):
+    def __init__(self, rule: Stabilised, label_counts: Tensor) -> None:
+        super().__init__(rule, label_counts)
+        self.gamma = Gamma(rule)
+
+    def shape(self, progress: float) -> Shape:
+        return replace(super().shape(progress), gamma=self.gamma.value())
+
+    def own_loss(self, moment: Moment) -> Tensor | None:
+        self.gamma.see(moment.local)
+        return super().own_loss(moment)

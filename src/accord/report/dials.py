@@ -1,0 +1,72 @@
+"""A run's dials: how λ, σ, losses and gradients moved at every client, epoch by epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from accord.errors import AccordError, nearest
+from accord.record import Record, TrialFolder
+from accord.report.tables import plain_table
+
+DEFAULT = ("lambda_raw", "lambda_effective", "loss_local", "loss_align")
+COLUMNS = 9  # epochs shown, the first and the last among them
+Event = dict[str, Any]
+
+
+def show_dials(record: Record, keys: Sequence[str], only: str | None) -> list[Table]:
+    """One table per trial with telemetry; `only`: those whose name holds this text."""
+    trials = [trial for trial in record.trials() if only is None or only in trial.id]
+    found = {trial.id: events_of(trial) for trial in trials}
+    found = {name: events for name, events in found.items() if events}
+    if not found:
+        known = ", ".join(trial.id for trial in record.trials()) or "none"
+        raise AccordError(f"no telemetry of such a trial in {record.path}; trials: {known}.")
+    known_keys = sorted({key for events in found.values() for event in events for key in event})
+    for key in keys:
+        if key not in known_keys:
+            raise AccordError(
+                f"unknown dial {key!r}{nearest(key, known_keys) or '.'} "
+                f"Known: {', '.join(known_keys)}."
+            )
+    return [_table(name, events, keys or DEFAULT) for name, events in found.items()]
+
+
+def events_of(trial: TrialFolder) -> list[Event]:
+    """A trial's telemetry, one event per client and epoch, also while it runs."""
+    if not trial.events.exists():
+        return []
+    # The last line may still be on its way; an epoch done twice counts as done last.
+    lines = trial.events.read_text("utf-8").split("\n")[:-1]
+    events = [json.loads(line) for line in lines]
+    return list({(event["client"], event["epoch"]): event for event in events}.values())
+
+
+def _table(title: str, events: list[Event], keys: Sequence[str]) -> Table:
+    epochs = _spread(sorted({event["epoch"] for event in events}))
+    at = {(event["client"], event["epoch"]): event for event in events}
+    rows = []
+    for key in keys:
+        for client in sorted({event["client"] for event in events}):
+            values = [at.get((client, epoch), {}).get(key) for epoch in epochs]
+            if any(value is not None for value in values):
+                rows.append((key, str(client), *map(_shown, values)))
+    columns = [str(epoch) for epoch in epochs]
+    return plain_table(("dial", "client", *columns), rows, numbers=columns, title=title)
+
+
+def _spread(epochs: list[int]) -> list[int]:
+    """At most COLUMNS of them, evenly, with the first and the last."""
+    if len(epochs) <= COLUMNS:
+        return epochs
+    last = len(epochs) - 1
+    return [epochs[round(index * last / (COLUMNS - 1))] for index in range(COLUMNS)]
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,0 +1,71 @@
+"""`accord dials`: telemetry as a table, whole or while a study still runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from accord.errors import AccordError
+from accord.record import Record
+from accord.report.dials import COLUMNS, _shown, _spread, events_of, show_dials
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    """A record of two trials by hand: only what the dials look at."""
+    for name, raw in (("etf-fixed-a0.1-s0-aa", 5.0), ("fafi-a0.1-s0-bb", None)):
+        folder = tmp_path / "trials" / name
+        folder.mkdir(parents=True)
+        (folder / "trial.json").write_text(json.dumps({"id": name, "status": "running"}))
+        lines = [
+            json.dumps({"client": client, "epoch": epoch, "lambda_raw": raw, "loss_local": epoch})
+            for client in (0, 1)
+            for epoch in (1, 2)
+        ]
+        (folder / "events.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "study.yaml").write_text("name: x\n")
+    return Record(tmp_path)
+
+
+def test_one_table_per_trial_with_a_row_per_dial_and_client(record: Record) -> None:
+    fixed, plain = show_dials(record, ["lambda_raw", "loss_local"], None)
+    assert [str(column.header) for column in fixed.columns] == ["dial", "client", "1", "2"]
+    assert fixed.row_count == 4
+    assert plain.row_count == 2  # fafi has no λ
+
+
+def test_trials_are_chosen_by_a_part_of_their_name(record: Record) -> None:
+    assert len(show_dials(record, [], "fafi")) == 1
+    with pytest.raises(AccordError, match=r"no telemetry.*etf-fixed-a0\.1-s0-aa"):
+        show_dials(record, [], "nothing")
+
+
+def test_an_unknown_dial_is_told_with_the_nearest(record: Record) -> None:
+    with pytest.raises(AccordError, match="did you mean 'lambda_raw'"):
+        show_dials(record, ["lamda_raw"], None)
+
+
+def test_a_line_on_its_way_and_an_epoch_done_twice_do_no_harm(record: Record) -> None:
+    trial = next(iter(record.trials()))
+    with trial.events.open("a") as file:
+        file.write(json.dumps({"client": 0, "epoch": 2, "lambda_raw": 7.0}) + "\n")
+        file.write('{"client": 0, "epo')
+    events = events_of(trial)
+    assert len(events) == 4
+    assert next(e for e in events if (e["client"], e["epoch"]) == (0, 2))["lambda_raw"] == 7
+
+
+def test_many_epochs_are_thinned_out_to_the_first_the_last_and_some_between() -> None:
+    shown = _spread(list(range(1, 51)))
+    assert len(shown) == COLUMNS
+    assert (shown[0], shown[-1]) == (1, 50)
+    assert _spread([1, 2]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "–"), (4147315.36, "4,147,315"), (0.3679, "0.368"), (2e-6, "2e-06")]
+)
+def test_values_are_short(value: float | None, shown: str) -> None:
+    assert _shown(value) == shown
