@@ -16,6 +16,7 @@ from accord.errors import AccordError
 
 Mix = Callable[[Tensor], Tensor]  # Gramian (2 × 2) → (a, b)
 NEEDED = ("torchjd", "qpsolvers", "quadprog")
+TINY = torch.finfo(torch.float32).tiny
 
 
 @balances.register("gradient")
@@ -99,6 +100,3 @@ def _mix(name: str) -> Mix:
 def _scaled(weighting: Mix) -> Mix:
     """`weighting` of the Gramian brought to size 1: small ones are taken for zero."""
     return lambda gramian: weighting(gramian / gramian.diagonal().max().clamp(min=TINY))
-
-
-TINY = torch.finfo(torch.float32).tiny
