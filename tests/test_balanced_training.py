@@ -352,3 +352,15 @@ def test_a_client_that_breaks_later_tells_where_it_stood_before() -> None:
     told = r"epoch \d+ gave .*; epoch \d+ ended with loss_local = .*\(balance fixed of anchors, lr"
     assert re.match(told, message)
     assert message.count("lambda_effective = 2e+04") == 2
+
+
+def test_the_cap_holds_where_the_plain_rule_explodes() -> None:
+    """A whole training with its gradient clip: raw λ after every epoch."""
+
+    def lambdas(recipe: str) -> list[float]:
+        briefing = brief_for(recipe, epochs=60, batch=8, lr=0.2)
+        events = train(images_of([0] * 16 + [1] * 8), briefing, "0").header.telemetry
+        return [event["lambda_raw"] for event in events]
+
+    assert max(lambdas("etf-attenuated")) > 1000
+    assert max(lambdas("etf-stabilised")) <= 55

@@ -63,6 +63,9 @@ def test_the_study_and_the_recipe_shown_are_valid(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(block(STUDY, "name: mine"))
     recipe = resolve("mine.yaml", tmp_path)
     assert "separation" not in recipe.objective
+    (tmp_path / "two.yaml").write_text(block(STUDY, "name: two"))
+    balances = {name: term["balance"] for name, term in resolve("two.yaml", tmp_path).align.items()}
+    assert (balances["anchors"]["use"], balances["separation"]["use"]) == ("entropy", "curriculum")
     assert recipe.align["anchors"]["balance"] == {
         "use": "fixed",
         "lambda": 1.0,

@@ -92,7 +92,7 @@ BALANCES: dict[str, Raw] = {
         "momentum": 0.0,
         "clip": "apart",
     },
-    "etf-rescaled": {"use": "rescaled", **SIGMA, "lambda": 0.0},
+    "etf-rescaled": {"use": "rescaled", "start_local": 0.0, **LIKE_THE_NET, "lambda": 0.0},
     "etf-attenuated": {"use": "attenuated", **SIGMA, "attenuation": "linear"},
     "etf-stabilised": {"use": "stabilised", **CAPPED},
     "etf-attenuated-log": {"use": "attenuated-log", **CAPPED},
@@ -271,6 +271,17 @@ def test_ce_ensemble_fedavg_and_local_only_train_alike() -> None:
         ({"use": "etf-fixed", "balance": None}, r"anchors\.balance is missing"),
         ({"use": "etf-stabilised", "balance": {"momentum": 3}}, "less than 1 or 'net'; found 3"),
         ({"use": "etf-stabilised", "balance": {"gamma": "x"}}, "a number or 'auto'; found 'x'"),
+        ({"use": "etf-stabilised", "balance": {"lambda_cap": 0.5}}, "λ that training starts with"),
+        (
+            {"use": "etf-stabilised", "balance": {"lambda_cap": 5, "start_local": "entropy"}},
+            r"starts with \(10\)",
+        ),
+        (
+            {"use": "fafi", "align": {"separation": {"balance": "fixed"}}, "balance": "fixed"},
+            "given twice",
+        ),
+        ({"use": "fafi", "objective": ["cross-entropy", {"contrast": {}}]}, "names of terms only"),
+        ({"use": "fafi", "objective": {"contrast": {"use": "prototypes"}}}, "`use` is not for"),
     ],
 )
 def test_a_mistake_in_a_balance_is_told_at_its_key(change: dict[str, Any], message: str) -> None:
@@ -281,3 +292,13 @@ def test_a_mistake_in_a_balance_is_told_at_its_key(change: dict[str, Any], messa
 def test_without_its_alignment_term_a_recipe_needs_no_balance() -> None:
     recipe = resolve({"use": "etf-fixed", "align": None, "balance": None, "as": "mine"}, Path())
     assert recipe.align == {}
+
+
+@pytest.mark.parametrize("other", ["gradient", "uncertainty", "rescaled"])
+def test_a_rule_that_mixes_the_local_gradient_is_the_only_one_to_change_it(other: str) -> None:
+    align = {"anchors": {"balance": "gradient"}, "separation": {"balance": other}}
+    entry = {"use": "etf-upgrad", "objective": {"separation": None}, "align": align, "as": "two"}
+    with pytest.raises(AccordError, match=r"'anchors' mixes.*found anchors, separation"):
+        resolve(entry, Path())
+    align["separation"]["balance"] = "entropy"
+    assert set(resolve(entry, Path()).align) == {"anchors", "separation"}

@@ -74,9 +74,11 @@ class Training:
         weights = unprefixed(NET, briefing.tensors)
         self.net = loaded_net(header.net, header.channels, self.classes, weights)
         self.net = self.net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.encode = (
-            torch.compile(self.net.encoder) if self.precision.compile else self.net.encoder
-        )
+        self.encode: Callable[[Tensor], Tensor] = self.net.encoder
+        if self.precision.compile:
+            # A look at the gradients walks the graph before the backward pass needs it again.
+            torch._functorch.config.donated_buffer = False
+            self.encode = torch.compile(self.net.encoder)
         objective, align = header.training["objective"], self._align_specs
         self.local = {name: make_term(name, spec, name) for name, spec in objective.items()}
         self.align = {name: make_alignment(name, spec, name) for name, spec in align.items()}
@@ -215,9 +217,12 @@ class Training:
     def _stop_unless_finite(self, event: Event) -> None:
         found = trouble(event, self.telemetry)
         if found:
-            rules = [f"{s['balance']['use']} of {name}" for name, s in self._align_specs.items()]
-            rule = ", ".join(rules) or "none"
-            raise ClientError(f"{found} (balance {rule}, lr {self.budget.lr}). {self.remedy}")
+            raise ClientError(f"{found} {self._blame}. {self.remedy}")
+
+    @property
+    def _blame(self) -> str:
+        rules = [f"{s['balance']['use']} of {name}" for name, s in self._align_specs.items()]
+        return f"(balance {', '.join(rules) or 'none'}, lr {self.budget.lr})"
 
     @property
     def remedy(self) -> str:
@@ -249,7 +254,9 @@ class Training:
         # The last step may have broken what the losses before it did not show.
         for name, tensor in upload.tensors.items():
             if not bool(torch.isfinite(tensor).all()):
-                raise ClientError(f"epoch {self.epoch} left {name} NaN or infinite. {self.remedy}")
+                raise ClientError(
+                    f"epoch {self.epoch} left {name} NaN or infinite {self._blame}. {self.remedy}"
+                )
         return upload
 
     def state(self) -> State:

@@ -101,7 +101,21 @@ def check(raw: Spec, where: str) -> Recipe:
             f"{where}: {twice[0]!r} is in both objective and align; expected it in one of them. "
             f"Write objective: {{{twice[0]}: null}} to have it weighed by a balance alone."
         )
+    _refuse_two_on_local(checked["align"], where)
     return recipe.model_copy(update=checked)
+
+
+def _refuse_two_on_local(align: Mapping[str, Spec], where: str) -> None:
+    """A rule that mixes ∇L_loc with its own gradient must be the only one that changes it."""
+    rules = {name: balances.get(spec["balance"]["use"]) for name, spec in align.items()}
+    mixing = [name for name, rule in rules.items() if rule.mixes_gradients]
+    changing = [n for n, rule in rules.items() if rule.mixes_gradients or rule.weighs_local]
+    if mixing and len(changing) > 1:
+        raise AccordError(
+            f"{where}.align: the balance of {mixing[0]!r} mixes the local gradient, and so no "
+            f"other may change it; found {', '.join(changing)}. Give the others a rule that leaves "
+            "the local loss as it is, such as fixed."
+        )
 
 
 def _spelled_out(term: Term) -> Spec:
@@ -142,12 +156,15 @@ def lay_over(base: Spec, changes: Spec, where: str) -> Spec:
     if "balance" not in changes or (balance is None and not align):
         return merged
     if not isinstance(align, Mapping) or len(align) != 1:
-        found = f"found {', '.join(align)}" if align else "found none"
+        names = ", ".join(align) if isinstance(align, Mapping) else repr(align)
         raise AccordError(
-            f"{where}.balance is for a recipe with one alignment term; {found}. Write the "
-            "balance inside its term: align: {anchors: {balance: {use: fixed, lambda: 5}}}."
+            f"{where}.balance is for a recipe with one alignment term; found {names or 'none'}. "
+            "Write it inside its term: align: {anchors: {balance: {use: fixed, lambda: 5}}}."
         )
     ((name, term),) = align.items()
+    own = (changes.get("align") or {}).get(name)
+    if balance is not None and isinstance(own, Mapping) and "balance" in own:
+        raise AccordError(f"{where}: the balance is given twice, as `balance` and inside `align`.")
     if not isinstance(term, Mapping | None):
         raise AccordError(f"{where}.align.{name}: expected a mapping of keys; found {term!r}.")
     return {**merged, "align": {name: merge(dict(term or {}), {"balance": balance})}}
@@ -183,10 +200,21 @@ def _normal(raw: Spec) -> Spec:
         normal["fusion"] = [{"use": spec} if isinstance(spec, str) else spec for spec in listed]
     for key in ("objective", "align"):
         if isinstance(normal.get(key), list):
-            normal[key] = {name: {} for name in normal[key]}
+            normal[key] = _listed(normal[key], key)
     if isinstance(normal.get("align"), Mapping):
         normal["align"] = {name: _with_full_balance(t) for name, t in normal["align"].items()}
     return normal
+
+
+def _listed(names: list[Any], key: str) -> Spec:
+    """`[a, b]` → `{a: {}, b: {}}`."""
+    for name in names:
+        if not isinstance(name, str):
+            raise AccordError(
+                f"{key!r}: a list holds names of terms only; found {name!r}. Write parameters as "
+                "a mapping, {name: {parameter: value}}."
+            )
+    return {name: {} for name in names}
 
 
 def _with_full_balance(term: Any) -> Any:

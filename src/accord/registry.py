@@ -36,9 +36,14 @@ class Registry(Generic[T]):
     def _discover(self) -> None:
         if self._package is None:
             return
-        package, self._package = importlib.import_module(self._package), None
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+        name, self._package = self._package, None  # the modules themselves may look parts up
+        try:
+            package = importlib.import_module(name)
+            for module in pkgutil.iter_modules(package.__path__):
+                importlib.import_module(f"{name}.{module.name}")
+        except BaseException:
+            self._package = name  # not all parts are known: the next look-up must not say otherwise
+            raise
 
     def get(self, name: str) -> T:
         self._discover()

@@ -59,6 +59,8 @@ def gradients(local: Sequence[float], align: Sequence[float]) -> Gradients:
 
 
 def own_loss(weigher: Weigher, at: Moment) -> Tensor:
+    """What σ minimises at a step, after the rule has weighed it, as in the client's loop."""
+    weigher.weigh(at)
     found = weigher.own_loss(at)
     assert found is not None
     return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 import torch
 from torch import nn
 
@@ -49,12 +48,3 @@ def test_beyond_the_tipping_point_lambda_runs_away() -> None:
 
 def test_before_it_lambda_falls_back() -> None:
     assert where_lambda_goes(0.8) <= 0.5
-
-
-@pytest.mark.parametrize("times", [0.9, 1.1])
-def test_at_rest_the_gap_is_where_pull_and_local_gradient_balance(times: float) -> None:
-    """L_al = C·d·‖g‖²/(4λ²), so that λ* = L_loc/L_al = times²·TIP."""
-    start = times * TIP
-    at_rest = (ELEMENTS * G / (2 * start)).square().mean().item()
-    assert at_rest == pytest.approx(ELEMENTS * 0.5**2 / (4 * start**2))
-    assert pytest.approx(times**2 * TIP) == LOCAL / at_rest

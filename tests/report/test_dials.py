@@ -69,3 +69,13 @@ def test_many_epochs_are_thinned_out_to_the_first_the_last_and_some_between() ->
 )
 def test_values_are_short(value: float | None, shown: str) -> None:
     assert _shown(value) == shown
+
+
+def test_beside_other_terms_a_dial_is_found_by_its_own_name(record: Record) -> None:
+    trial = next(iter(record.trials()))
+    event = {"client": 0, "epoch": 1, "anchors_lambda_raw": 2.0, "separation_lambda_raw": 3.0}
+    trial.events.write_text(json.dumps(event) + "\n")
+    (table,) = show_dials(record, [], trial.id)
+    assert table.row_count == 2
+    (table,) = show_dials(record, ["separation_lambda_raw"], trial.id)
+    assert table.row_count == 1

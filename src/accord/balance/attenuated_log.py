@@ -31,9 +31,6 @@ class AttenuatedLogWeigher(SigmaWeigher):
     def shape(self, progress: float) -> Shape:
         return Shape(log=falling(self.attenuation, progress), gamma=self.gamma.value())
 
-    def own_loss(self, moment: Moment) -> Tensor | None:
-        self.gamma.see(moment.local)
-        return super().own_loss(moment)
-
-    def weigh(self, moment: Moment) -> Weights:  # noqa: ARG002 - s acts through σ
+    def weigh(self, moment: Moment) -> Weights:
+        self.gamma.see(moment.local)  # s acts through σ
         return Weights(align=self.lambda_raw())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -93,6 +93,9 @@ class Weigher(nn.Module, ABC):
 
 class Balance(Config, ABC):
     """The parameters of a rule."""
+
+    weighs_local: ClassVar[bool] = False  # its Weights have a `local`
+    mixes_gradients: ClassVar[bool] = False  # its Weights have a `shared`
 
     @abstractmethod
     def start(self, label_counts: Tensor) -> Weigher:

@@ -6,13 +6,15 @@ L_loc measured on the first batches: λ stays under λ_cap as long as L_loc does
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from accord.balance.attenuated import AttenuatedBalance
+from accord.balance.entropy import Entropy
 from accord.balance.sigmas import Momentum
 
 FIRST_BATCHES = 10
@@ -26,6 +28,19 @@ class CappedBalance(AttenuatedBalance):
     )
     lambda_cap: float = Field(50.0, gt=0, description="the λ that `gamma: auto` allows")
     momentum: Momentum = Field(0.0, description="of σ; net: as the net's")
+
+    @model_validator(mode="after")
+    def _starts_under_the_cap(self) -> CappedBalance:
+        if self.start_local == "entropy":
+            start = Entropy().lambda_max
+        else:
+            start = math.exp(self.start_local - self.start_align)
+        if self.gamma == "auto" and start > self.lambda_cap:
+            raise ValueError(
+                f"lambda_cap should not lie below the λ that training starts with ({start:.4g}); "
+                f"found {self.lambda_cap}"
+            )
+        return self
 
 
 class Gamma(nn.Module):

@@ -28,6 +28,8 @@ class Gradient(Balance):
     ∇ = ∇L_loc. Telemetry shows b/a of the latest step as λ.
     """
 
+    mixes_gradients = True
+
     aggregator: Literal["upgrad", "dualproj", "mgda"] = Field(
         "upgrad",
         description="TorchJD's rule: upgrad; dualproj projects the sum instead of each gradient; "

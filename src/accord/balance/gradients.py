@@ -35,9 +35,9 @@ class Gradients:
 def shared_gradients(local: Tensor, align: Tensor, parameters: Iterable[nn.Parameter]) -> Gradients:
     """Both gradients on those of `parameters` that both losses depend on.
 
-    Only the paths between a loss and these parameters are walked. L_al over prototypes reaches the
-    head alone, so this costs next to nothing beside the encoder's backward pass, which still works
-    afterwards.
+    Only the paths between a loss and these parameters are walked, and the backward pass still
+    works afterwards. L_al over prototypes reaches the head alone, so this costs next to nothing; a
+    loss that reaches the encoder costs two more of its backward passes.
     """
     reached = _with_gradient(align, list(parameters))
     both = _with_gradient(local, [parameter for parameter, _ in reached])

@@ -7,17 +7,19 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from accord.balance.base import Group, Moment, Readings, Weigher, Weights, balances
-from accord.balance.sigmas import SigmaBalance
+from accord.balance.sigmas import LearntBalance
 
 
 @balances.register("rescaled")
-class Rescaled(SigmaBalance):
+class Rescaled(LearntBalance):
     """L = (L_loc + λ·L_al)/(2σ_l²), σ_l learnt from L_loc/(2σ_l²) + ½ log σ_l².
 
     `uncertainty` does two things at once: it chooses λ, and it divides L_loc by 2σ_l² → 2·L_loc,
     which shrinks the learning rate. This rule does the second alone. At λ = 0 the alignment loss
     is watched and does not act.
     """
+
+    weighs_local = True
 
     lambda_: float = Field(0.0, ge=0, alias="lambda", description="constant λ beside the rescaling")
 

@@ -25,13 +25,12 @@ from accord.balance.entropy import Entropy
 Momentum = Annotated[float, Field(ge=0, lt=1)] | Literal["net"]
 
 
-class SigmaBalance(Balance):
-    """Where σ starts and how it is trained."""
+class LearntBalance(Balance):
+    """Where σ_l starts and how it is trained."""
 
     start_local: float | Literal["entropy"] = Field(
-        0.0, description="log σ_l² at the start; entropy: log λ_k of the rule `entropy`"
+        0.0, description="log σ_l² at the start; entropy: so that λ is λ_k of the rule `entropy`"
     )
-    start_align: float = Field(0.0, description="log σ_a² at the start")
     lr_factor: float = Field(1.0, gt=0, description="lr of σ, × the net's")
     momentum: Momentum = Field("net", description="of σ; net: as the net's")
     clip: Literal["together", "apart"] = Field(
@@ -39,12 +38,23 @@ class SigmaBalance(Balance):
     )
 
     def start_of_local(self, label_counts: Tensor) -> float:
+        """log σ_l² at the start, beside σ_a² = 1."""
         if self.start_local == "entropy":
-            return self.start_align + math.log(Entropy().lambda_of(label_counts))
+            return math.log(Entropy().lambda_of(label_counts))
         return self.start_local
 
     def group(self, parameters: list[nn.Parameter]) -> Group:
         return Group(parameters, self.lr_factor, self.momentum, self.clip)
+
+
+class SigmaBalance(LearntBalance):
+    """Where both σ start and how they are trained."""
+
+    start_align: float = Field(0.0, description="log σ_a² at the start")
+
+    def start_of_local(self, label_counts: Tensor) -> float:
+        shift = self.start_align if self.start_local == "entropy" else 0.0
+        return super().start_of_local(label_counts) + shift
 
 
 @dataclass(frozen=True)

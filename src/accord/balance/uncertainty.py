@@ -17,6 +17,8 @@ class Uncertainty(SigmaBalance):
     shares the net's lr, momentum and gradient clip; the repair gives it a slow group of its own.
     """
 
+    weighs_local = True
+
     def start(self, label_counts: Tensor) -> Weigher:
         return UncertaintyWeigher(self, label_counts)
 

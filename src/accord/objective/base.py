@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from accord.config import Config
+from accord.errors import AccordError
 from accord.parts import make_part
 from accord.registry import Registry
 
@@ -60,6 +61,8 @@ anchor_kinds: Registry[type[Anchors]] = Registry("anchors", "accord.objective")
 
 def make_term(name: str, spec: dict[str, Any] | None, where: str) -> Term:
     """The term that an entry of a recipe's objective describes."""
+    if "use" in (spec or {}):
+        raise AccordError(f"{where}: a term's name is its key; `use` is not for terms.")
     return make_part(terms, {"use": name, **(spec or {})}, where)
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from rich.table import Table
 
 from accord.errors import AccordError, nearest
 from accord.record import Record, TrialFolder
 from accord.report.tables import plain_table
+from accord.telemetry import Event
 
 DEFAULT = ("lambda_raw", "lambda_effective", "loss_local", "loss_align")
 COLUMNS = 9  # epochs shown, the first and the last among them
-Event = dict[str, Any]
 
 
 def show_dials(record: Record, keys: Sequence[str], only: str | None) -> list[Table]:
@@ -27,12 +26,13 @@ def show_dials(record: Record, keys: Sequence[str], only: str | None) -> list[Ta
         raise AccordError(f"no telemetry of such a trial in {record.path}; trials: {known}.")
     known_keys = sorted({key for events in found.values() for event in events for key in event})
     for key in keys:
-        if key not in known_keys:
+        if not any(_is(key, known) for known in known_keys):
             raise AccordError(
                 f"unknown dial {key!r}{nearest(key, known_keys) or '.'} "
                 f"Known: {', '.join(known_keys)}."
             )
-    return [_table(name, events, keys or DEFAULT) for name, events in found.items()]
+    tables = [_table(name, events, keys or DEFAULT) for name, events in found.items()]
+    return [table for table in tables if table.row_count]
 
 
 def events_of(trial: TrialFolder) -> list[Event]:
@@ -48,14 +48,20 @@ def events_of(trial: TrialFolder) -> list[Event]:
 def _table(title: str, events: list[Event], keys: Sequence[str]) -> Table:
     epochs = _spread(sorted({event["epoch"] for event in events}))
     at = {(event["client"], event["epoch"]): event for event in events}
+    present = dict.fromkeys(key for event in events for key in event)
     rows = []
-    for key in keys:
+    for key in (known for key in keys for known in present if _is(key, known)):
         for client in sorted({event["client"] for event in events}):
             values = [at.get((client, epoch), {}).get(key) for epoch in epochs]
             if any(value is not None for value in values):
                 rows.append((key, str(client), *map(_shown, values)))
     columns = [str(epoch) for epoch in epochs]
     return plain_table(("dial", "client", *columns), rows, numbers=columns, title=title)
+
+
+def _is(key: str, known: str) -> bool:
+    """`lambda_raw` also means `anchors_lambda_raw`, as it is called beside other terms."""
+    return known == key or known.endswith(f"_{key}")
 
 
 def _spread(epochs: list[int]) -> list[int]:
