@@ -15,6 +15,8 @@ from statistics import median
 from typing import Any
 from unittest import mock
 
+import torch
+
 from accord.balance import mixture
 from accord.balance.gradients import Gradients
 from accord.client import Training
@@ -30,8 +32,8 @@ Clock = dict[str, float]
 
 
 def measure() -> list[Figure]:
-    """Epochs of every recipe in turns, in CPU time of this process."""
-    with workspace() as folder:
+    """Epochs of every recipe in turns, in CPU time of one thread, as clients train."""
+    with workspace() as folder, _one_thread():
         clients = {recipe: _client(recipe, folder) for recipe in ("fafi", *RECIPES)}
         seconds: dict[str, list[float]] = {recipe: [] for recipe in clients}
         shares = []
@@ -58,6 +60,16 @@ def _ratio(seconds: dict[str, list[float]], recipe: str) -> float:
     """Median over rounds, each held against the plain step of its own round."""
     pairs = zip(seconds[recipe], seconds["fafi"], strict=True)
     return median(one / plain for one, plain in pairs)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
