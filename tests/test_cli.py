@@ -196,9 +196,8 @@ def test_a_run_directory_of_another_study_is_refused(
     refused("run", file, "budget.lr=0.5", *out, said="budget.lr was 0.05")
     refused("run", file, "budget.checkpoints=[1]", *out, said="budget.checkpoints was [2]")
     refused("run", file, "net.backbone=resnet10", *out, said="net.backbone was 'conv4'")
-    refused(
-        "run", file, "recipes=[{use: fafi, views: 1}]", *out, said="holds 'fafi' with another views"
-    )
+    changed = "recipes=[{use: fafi, views: 1, as: fafi}]"
+    refused("run", file, changed, *out, said="holds 'fafi' with another views")
     assert timeless(tmp_path / "r") == before
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers/thesis.txt").write_text("mine")

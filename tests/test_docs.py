@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from accord.balance import balances
 from accord.cli import app
+from accord.client import train
 from accord.config import keys
 from accord.data.datasets import inventory
 from accord.data.schemes import schemes
@@ -18,6 +20,7 @@ from accord.objective import terms
 from accord.recipe import resolve
 from accord.record import COLUMNS
 from accord.study import Options, Setup, load_study
+from tests_support import brief_for, images_of
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY = (ROOT / "docs/study.md").read_text()
@@ -65,7 +68,7 @@ def test_the_study_and_the_recipe_shown_are_valid(tmp_path: Path) -> None:
     assert "separation" not in recipe.objective
     (tmp_path / "two.yaml").write_text(block(STUDY, "name: two"))
     balances = {name: term["balance"] for name, term in resolve("two.yaml", tmp_path).align.items()}
-    assert (balances["anchors"]["use"], balances["separation"]["use"]) == ("entropy", "curriculum")
+    assert (balances["anchors"]["use"], balances["contrast"]["use"]) == ("entropy", "curriculum")
     assert recipe.align["anchors"]["balance"] == {
         "use": "fixed",
         "lambda": 1.0,
@@ -83,6 +86,18 @@ def test_the_part_shown_works_as_told() -> None:
         assert recipe.objective["shortness"] == {"weight": 0.1}
     finally:
         del terms._parts["shortness"]
+
+
+def test_the_balance_shown_trains() -> None:
+    code = block((ROOT / "docs/adding.md").read_text(), "class Inverse(")
+    exec(compile(code, "docs/adding.md", "exec"), {"__name__": "shown"})
+    try:
+        change = {"balance": {"use": "inverse", "lambda": 10}}
+        upload = train(images_of([0] * 6 + [1] * 6), brief_for("etf-fixed", change=change), "0")
+        dials = [event["lambda_raw"] for event in upload.header.telemetry]
+        assert dials == pytest.approx([10 / 1.5, 5])
+    finally:
+        del balances._parts["inverse"]
 
 
 def block(text: str, holding: str) -> str:

@@ -69,7 +69,7 @@ def test_another_rule_under_the_same_name_is_refused(study: Raw) -> None:
     with pytest.raises(AccordError, match="holds 'x' with another"):
         both(one, {**study, "fusions": [{"use": "average", "as": "x"}]})
     with pytest.raises(AccordError, match="holds 'fafi' with another views"):
-        both(study, {**study, "recipes": [{"use": "fafi", "views": 1}]})
+        both(study, {**study, "recipes": [{"use": "fafi", "views": 1, "as": "fafi"}]})
 
 
 def test_a_recipe_is_remembered_after_an_absence(study: Raw, tmp_path: Path) -> None:

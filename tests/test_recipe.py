@@ -302,3 +302,8 @@ def test_a_rule_that_mixes_the_local_gradient_is_the_only_one_to_change_it(other
         resolve(entry, Path())
     align["separation"]["balance"] = "entropy"
     assert set(resolve(entry, Path()).align) == {"anchors", "separation"}
+
+
+def test_a_changed_recipe_does_not_pass_for_the_original() -> None:
+    assert resolve({"use": "OursV7", "balance": {"lambda": 9}}, Path()).name == "etf-fixed-changed"
+    assert resolve({"use": "OursV7"}, Path()).name == "etf-fixed"

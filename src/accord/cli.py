@@ -95,9 +95,14 @@ def dials(
         list[str] | None, typer.Argument(metavar="[KEY]...", help="lambda_raw, loss_align, …")
     ] = None,
     trial: Annotated[str | None, typer.Option(help="only trials whose name holds this")] = None,
+    json: Annotated[bool, typer.Option("--json", help="every event, as JSON")] = False,
 ) -> None:
     """Show how λ, σ, losses and gradients moved at every client, also while a study runs."""
-    show(*show_dials(load_results(run_dir).record, keys or (), trial))
+    found = load_results(run_dir)
+    if json:
+        print(dumps([e for e in found.events() if trial is None or trial in e["trial"]], indent=1))
+    else:
+        show(*show_dials(found.record, keys or (), trial, console().width))
 
 
 @app.command()

@@ -227,8 +227,12 @@ class Training:
     @property
     def remedy(self) -> str:
         """What usually helps against a training that diverges."""
-        tamer = [] if self.budget.clip else ["set budget.clip"]
-        return f"{', '.join(['Lower budget.lr', *tamer])} or choose another balance."
+        ways = ["Lower budget.lr"]
+        if not self.budget.clip:
+            ways.append("set budget.clip")
+        if self._align_specs:
+            ways.append("lower λ or choose another balance")
+        return f"{', or '.join(ways)}."
 
     # --- messages ----------------------------------------------------------------------------
 

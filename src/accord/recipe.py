@@ -66,9 +66,10 @@ def resolve(use: Any, folder: Path) -> Recipe:
         )
     changes = {key: value for key, value in use.items() if key not in ("use", "as")}
     raw = lay_over(_read(use["use"], folder), _normal(changes), f"recipes.{use['use']}")
-    raw["name"] = use.get("as", raw["name"])
     if changes:
+        raw["name"] += "-changed"  # its rows must not pass for the recipe's own
         raw["alias"] = None  # it is no longer what the notes call so
+    raw["name"] = use.get("as", raw["name"])
     return check(raw, f"recipes.{raw['name']}")
 
 

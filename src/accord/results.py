@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +13,7 @@ from rich.table import Table
 from accord.errors import AccordError
 from accord.record import COLUMNS, Record, Row
 from accord.report.comparison import comparison
+from accord.report.dials import events_of
 
 if TYPE_CHECKING:
     import pandas
@@ -40,6 +41,14 @@ class Results:
     @property
     def record(self) -> Record:
         return Record(self.path)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Every client's telemetry, epoch by epoch, with its `trial`."""
+        return [
+            {"trial": trial.id, **event}
+            for trial in self.record.trials()
+            for event in events_of(trial)
+        ]
 
     def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from accord.errors import AccordError
 from accord.record import Record
-from accord.report.dials import COLUMNS, _shown, _spread, events_of, show_dials
+from accord.report.dials import _shown, _spread, events_of, show_dials
+from accord.results import Results
 
 
 @pytest.fixture
@@ -58,14 +60,39 @@ def test_a_line_on_its_way_and_an_epoch_done_twice_do_no_harm(record: Record) ->
 
 
 def test_many_epochs_are_thinned_out_to_the_first_the_last_and_some_between() -> None:
-    shown = _spread(list(range(1, 51)))
-    assert len(shown) == COLUMNS
-    assert (shown[0], shown[-1]) == (1, 50)
-    assert _spread([1, 2]) == [1, 2]
+    assert _spread(list(range(1, 51)), 3) == [1, 25, 50]
+    assert _spread([1, 2], 9) == [1, 2]
+
+
+def test_as_many_epochs_are_shown_as_fit(record: Record) -> None:
+    trial = next(iter(record.trials()))
+    lines = [json.dumps({"client": 0, "epoch": e, "lambda_raw": 2e8}) for e in range(1, 61)]
+    trial.events.write_text("\n".join(lines) + "\n")
+    for width in (60, 80, 120, 200):
+        (table,) = show_dials(record, ["lambda_raw"], trial.id, width)
+        console = Console(width=width)
+        with console.capture() as captured:
+            console.print(table)
+        text = captured.get()
+        assert "lambda_raw" in text
+        assert text.count("2e+08") == len(table.columns) - 2
+        assert "…" not in text
+
+
+def test_dials_that_no_recipe_has_are_told(record: Record) -> None:
+    with pytest.raises(AccordError, match="no recipe of these trials"):
+        show_dials(record, ["lambda_raw"], "fafi")
+
+
+def test_results_give_every_event_with_its_trial(record: Record) -> None:
+    events = Results(record.path, []).events()
+    assert len(events) == 8
+    assert {event["trial"] for event in events} == {"etf-fixed-a0.1-s0-aa", "fafi-a0.1-s0-bb"}
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(None, "–"), (4147315.36, "4,147,315"), (0.3679, "0.368"), (2e-6, "2e-06")]
+    ("value", "shown"),
+    [(None, "–"), (4147315.36, "4.15e+06"), (7384.2, "7,384"), (0.3679, "0.368"), (2e-6, "2e-06")],
 )
 def test_values_are_short(value: float | None, shown: str) -> None:
     assert _shown(value) == shown

@@ -51,6 +51,7 @@ class Readings:
     attenuation: float = 1.0
     sigma_sq_local: float | None = None
     sigma_sq_align: float | None = None
+    gamma: float | None = None
 
     @property
     def lambda_effective(self) -> float | None:

@@ -18,7 +18,7 @@ from accord.balance.gradients import Gradients, shared_gradients
 
 DIALS = (
     *("lambda_raw", "attenuation", "lambda_effective", "lambda_star"),
-    *("sigma_sq_local", "sigma_sq_align"),
+    *("sigma_sq_local", "sigma_sq_align", "gamma"),
 )
 GRADIENTS = ("gradient_norm_local", "gradient_norm_align", "gradient_cosine")
 

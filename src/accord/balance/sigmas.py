@@ -94,11 +94,13 @@ class SigmaWeigher(Weigher):
         pull = shape.data * align + 2 * float(shape.gamma)
         return shape.log * local / pull if pull > 0 else None
 
-    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - some attenuate
+    def readings(self, progress: float) -> Readings:
+        gamma = float(self.shape(progress).gamma)
         return Readings(
             lambda_raw=self.lambda_raw().item(),
             sigma_sq_local=self.log_local.detach().exp().item(),
             sigma_sq_align=self.log_align.detach().exp().item(),
+            gamma=gamma or None,
         )
 
     def groups(self) -> list[Group]:

@@ -13,26 +13,31 @@ from accord.report.tables import plain_table
 from accord.telemetry import Event
 
 DEFAULT = ("lambda_raw", "lambda_effective", "loss_local", "loss_align")
-COLUMNS = 9  # epochs shown, the first and the last among them
+LABELS, CELL = 36, 10  # columns of text that the labels and one value take
 
 
-def show_dials(record: Record, keys: Sequence[str], only: str | None) -> list[Table]:
-    """One table per trial with telemetry; `only`: those whose name holds this text."""
+def show_dials(
+    record: Record, keys: Sequence[str], only: str | None, width: int = 200
+) -> list[Table]:
+    """One table per trial with telemetry; `only`: those whose name holds this text.
+
+    Where not all epochs fit into `width`, some are shown, the first and the last among them.
+    """
     trials = [trial for trial in record.trials() if only is None or only in trial.id]
     found = {trial.id: events_of(trial) for trial in trials}
     found = {name: events for name, events in found.items() if events}
     if not found:
         known = ", ".join(trial.id for trial in record.trials()) or "none"
         raise AccordError(f"no telemetry of such a trial in {record.path}; trials: {known}.")
-    known_keys = sorted({key for events in found.values() for event in events for key in event})
-    for key in keys:
-        if not any(_is(key, known) for known in known_keys):
-            raise AccordError(
-                f"unknown dial {key!r}{nearest(key, known_keys) or '.'} "
-                f"Known: {', '.join(known_keys)}."
-            )
-    tables = [_table(name, events, keys or DEFAULT) for name, events in found.items()]
-    return [table for table in tables if table.row_count]
+    _refuse_unknown(keys, sorted({k for events in found.values() for e in events for k in e}))
+    count = max(2, (width - LABELS) // CELL)
+    tables = [_table(name, events, keys or DEFAULT, count) for name, events in found.items()]
+    tables = [table for table in tables if table.row_count]
+    if not tables:
+        raise AccordError(
+            f"{', '.join(keys or DEFAULT)}: no recipe of these trials has such dials."
+        )
+    return tables
 
 
 def events_of(trial: TrialFolder) -> list[Event]:
@@ -45,12 +50,25 @@ def events_of(trial: TrialFolder) -> list[Event]:
     return list({(event["client"], event["epoch"]): event for event in events}.values())
 
 
-def _table(title: str, events: list[Event], keys: Sequence[str]) -> Table:
-    epochs = _spread(sorted({event["epoch"] for event in events}))
+def _refuse_unknown(keys: Sequence[str], known: list[str]) -> None:
+    for key in keys:
+        if not any(_is(key, name) for name in known):
+            hint = nearest(key, known) or "."
+            raise AccordError(f"unknown dial {key!r}{hint} Known: {', '.join(known)}.")
+
+
+def _is(key: str, known: str) -> bool:
+    """`lambda_raw` also means `anchors_lambda_raw`, as it is called beside other terms."""
+    return known == key or known.endswith(f"_{key}")
+
+
+def _table(title: str, events: list[Event], keys: Sequence[str], count: int) -> Table:
+    epochs = _spread(sorted({event["epoch"] for event in events}), count)
     at = {(event["client"], event["epoch"]): event for event in events}
     present = dict.fromkeys(key for event in events for key in event)
+    chosen = dict.fromkeys(known for key in keys for known in present if _is(key, known))
     rows = []
-    for key in (known for key in keys for known in present if _is(key, known)):
+    for key in chosen:
         for client in sorted({event["client"] for event in events}):
             values = [at.get((client, epoch), {}).get(key) for epoch in epochs]
             if any(value is not None for value in values):
@@ -59,20 +77,17 @@ def _table(title: str, events: list[Event], keys: Sequence[str]) -> Table:
     return plain_table(("dial", "client", *columns), rows, numbers=columns, title=title)
 
 
-def _is(key: str, known: str) -> bool:
-    """`lambda_raw` also means `anchors_lambda_raw`, as it is called beside other terms."""
-    return known == key or known.endswith(f"_{key}")
-
-
-def _spread(epochs: list[int]) -> list[int]:
-    """At most COLUMNS of them, evenly, with the first and the last."""
-    if len(epochs) <= COLUMNS:
+def _spread(epochs: list[int], count: int) -> list[int]:
+    """At most `count` of them, evenly, with the first and the last."""
+    if len(epochs) <= count:
         return epochs
     last = len(epochs) - 1
-    return [epochs[round(index * last / (COLUMNS - 1))] for index in range(COLUMNS)]
+    return [epochs[round(index * last / (count - 1))] for index in range(count)]
 
 
 def _shown(value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if 1000 <= abs(value) < 1_000_000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
