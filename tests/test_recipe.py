@@ -45,7 +45,10 @@ def test_fafi_is_the_sum_of_its_four_terms() -> None:
     recipe = resolve("fafi", Path())
     assert recipe.objective == {
         "cross-entropy": {},
-        "contrast": {"temperature": 0.07},
+        "contrast": {
+            **{"temperature": 0.07, "queue": 0, "hardness": 0.0, "synthetic": 0},
+            "balanced": False,
+        },
         "prototypes": {"temperature": 1.0},
         "separation": {"temperature": 1.0},
     }

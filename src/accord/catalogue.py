@@ -32,7 +32,7 @@ def show_recipe(name: str) -> RenderableType:
     alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
     rows = [
         (key, str(getattr(recipe, key)), Recipe.model_fields[key].description or "")
-        for key in ("views", "head", "pooled")
+        for key in ("views", "batches", "head", "pooled")
     ]
     for key, kind, spec in parts(recipe):
         rows.append((key, "", summary(kind)))

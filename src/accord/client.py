@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from accord.balance import Mixture, balances
+from accord.batches import KINDS
 from accord.budget import Budget
 from accord.data.imageset import ImageSet
 from accord.data.views import augment, augmentations
@@ -35,6 +36,7 @@ from accord.messages import (
 from accord.moments import measure_client
 from accord.nets.prototypes import loaded_net
 from accord.objective import Batch, Term, make_alignment, make_term
+from accord.objective.queue import Queue
 from accord.parts import make_part
 from accord.randomness import torch_generator
 from accord.telemetry import Event, trouble
@@ -85,6 +87,7 @@ class Training:
         self.mixture = self._mixture()
         self.parameters = list(self.net.parameters())
         self.descent = Descent(self.parameters, self.mixture.groups(), self.budget)
+        self.queue = self._queue().to(device)
         self.anchors = _to(briefing.tensors.get("anchors"), device)
         self.first_prototypes = self.net.head.prototypes.detach().clone()
         self.held = (data.label_counts(self.classes) > 0).to(device)
@@ -133,10 +136,10 @@ class Training:
         return event
 
     def _batches(self) -> list[Tensor]:
-        """Shuffled positions in batches of even size: none is dropped, none is a stray image."""
-        shuffle = torch_generator(self.briefing.header.seed, self.client, "batches", self.epoch)
-        order = torch.randperm(len(self.data), generator=shuffle)
-        return list(torch.tensor_split(order, self.steps_per_epoch))
+        """Positions of images, step by step."""
+        header = self.briefing.header
+        draws = torch_generator(header.seed, self.client, "batches", self.epoch)
+        return KINDS[header.training["batches"]](self.labels, self.steps_per_epoch, draws)
 
     def _step(
         self, positions: Tensor, progress: float, draws: torch.Generator, look: bool
@@ -147,6 +150,7 @@ class Training:
         local = {name: term(batch) for name, term in self.local.items()}
         align = {name: term(batch) for name, term in self.align.items()}
         total = self.mixture.backward(local, align, progress, self.parameters, look)
+        self.queue.push(batch.directions, batch.labels)
         clipped = self.descent.finish()
         each = [loss.detach() for loss in (*local.values(), *align.values())]
         losses = torch.stack([total, sum(each[: len(local)], torch.zeros_like(total)), *each])
@@ -181,8 +185,14 @@ class Training:
             held=self.held,
             anchors=self.anchors,
             first_prototypes=self.first_prototypes,
+            queue=self.queue.rows(),
             progress=progress,
         )
+
+    def _queue(self) -> Queue:
+        """Past features, as many as a term asks for; none is the usual number."""
+        sizes = [term.queue_size() for term in (*self.local.values(), *self.align.values())]
+        return Queue(max(sizes), self.net.encoder.width)
 
     # --- balance -----------------------------------------------------------------------------
 
@@ -275,6 +285,7 @@ class Training:
             {
                 **prefixed(NET, self.net.state_dict()),
                 **prefixed(BALANCE, self.mixture.state_dict()),
+                **prefixed(QUEUE, self.queue.state_dict()),
                 **self.descent.momentum(),
             },
         )
@@ -283,12 +294,14 @@ class Training:
         """Goes on from `state`, bit for bit as if never interrupted."""
         self.net.load_state_dict(unprefixed(NET, state.tensors))
         self.mixture.load_state_dict(unprefixed(BALANCE, state.tensors))
+        self.queue.load_state_dict(unprefixed(QUEUE, state.tensors))
         self.descent.restore(state.tensors)
         self.epoch = state.header.epoch
         self.telemetry = [dict(event) for event in state.header.telemetry]
 
 
 BALANCE = "balance."
+QUEUE = "queue."
 
 
 def _loss_names(chosen: dict[str, Term]) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field
@@ -37,6 +37,9 @@ class Recipe(Config):
     alias: str | None = Field(None, description="its name in the notes")
     about: str = ""
     views: int = Field(1, ge=1, le=8, description="augmented views per image and step")
+    batches: Literal["shuffled", "balanced"] = Field(
+        "shuffled", description="every image once an epoch, or every class equally often"
+    )
     head: str = Field("linear", description="prototypes (z Pᵀ) or linear")
     pooled: bool = Field(False, description="all clients' data in one place: a bound")
     objective: dict[str, Spec] = Field(min_length=1, description="local terms, summed to L_loc")
@@ -50,7 +53,7 @@ class Recipe(Config):
     def training(self) -> Spec:
         """The part of the recipe that acts at a client, as it stands in a briefing."""
         return self.model_dump(
-            mode="json", include={"views", "head", "objective", "anchors", "align"}
+            mode="json", include={"views", "batches", "head", "objective", "anchors", "align"}
         )
 
 

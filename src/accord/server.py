@@ -9,13 +9,13 @@ import torch
 
 from accord.data.deal import Deal
 from accord.data.imageset import ImageSet
-from accord.errors import ClientError
+from accord.errors import AccordError, ClientError
 from accord.fusion.base import Combiner, Outputs, Vote, fusions
 from accord.messages import NET, Briefing, BriefingHeader, NetHeader, prefixed, unprefixed
 from accord.metrics import Tally
 from accord.moments import forward_all
 from accord.nets.prototypes import fresh_net, loaded_net
-from accord.objective import anchor_kinds
+from accord.objective import anchor_kinds, make_alignment
 from accord.parts import make_part
 from accord.randomness import torch_generator
 from accord.study import Trial
@@ -43,6 +43,7 @@ def brief(trial: Trial, deal: Deal) -> Briefing:
         training=recipe.training,
         budget=setup.budget.model_dump(mode="json"),
     )
+    _refuse_short_queue(trial)
     classes = len(deal.classes)
     net = fresh_net(header.net, channels, classes, torch_generator(trial.seed, "net"))
     tensors = prefixed(NET, net.state_dict())
@@ -51,6 +52,19 @@ def brief(trial: Trial, deal: Deal) -> Briefing:
         draws = torch_generator(trial.seed, "anchors")
         tensors["anchors"] = kind.make(classes, net.encoder.width, draws)
     return Briefing(header, tensors)
+
+
+def _refuse_short_queue(trial: Trial) -> None:
+    """A queue shorter than a batch would hold nothing but the batch before."""
+    rows = trial.setup.budget.batch * trial.recipe.views
+    for name, spec in (*trial.recipe.objective.items(), *trial.recipe.align.items()):
+        size = make_alignment(name, spec, name).queue_size()
+        if 0 < size < rows:
+            raise AccordError(
+                f"recipes.{trial.recipe.name}: the queue of {name!r} should hold at least a batch, "
+                f"budget.batch × views = {rows} rows; found {size}. Make it longer, or the batch "
+                "smaller."
+            )
 
 
 def measure_block(

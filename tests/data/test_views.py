@@ -64,18 +64,37 @@ def test_factors_are_uniform_about_one() -> None:
 
 
 def test_the_named_sets() -> None:
-    assert augmentations.names() == ["digits", "none", "reference", "upright"]
+    assert augmentations.names() == ["digits", "light", "none", "reference", "upright"]
     reference = augmentations.get("reference")
-    assert reference == Augmentation((0.2, 1.0), (3 / 4, 4 / 3), 0.5, 0.8, 0.4, 0.4, 0.4, 0.1, 0.2)
+    assert reference == Augmentation(
+        (0.2, 1.0), (3 / 4, 4 / 3), 0.0, 0.5, 0.8, 0.4, 0.4, 0.4, 0.1, 0.2
+    )
     assert augmentations.get("upright") == replace(reference, flip=0.0)
 
 
-@pytest.mark.parametrize(("name", "flips"), [("digits", 0), ("upright", 0), ("reference", 1)])
-def test_only_the_reference_flips(name: str, flips: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "flips"), [("digits", 0), ("upright", 0), ("reference", 1), ("light", 1)]
+)
+def test_only_some_sets_flip(name: str, flips: int) -> None:
     ramp = torch.linspace(0, 200, 16).byte().view(1, 1, 16, 1).expand(200, 16, 16, 3)
     views = augment(ramp, augmentations.get(name), 2, generator(), MEAN, STD)
     falling = (views[..., 0] > views[..., -1]).flatten(1).all(dim=1)
     assert falling.any() == bool(flips)
+
+
+def test_a_shift_moves_by_whole_pixels_and_repeats_the_edge() -> None:
+    """Every view is one of the 5 × 5 shifts of its image by up to 2 of 16 pixels, and all occur."""
+    image = pictures(1)
+    views = augment(image.repeat(600, 1, 1, 1), Augmentation(shift=1 / 8), 1, generator(), *PLAIN)
+    plane = image.permute(0, 3, 1, 2).float() / 255
+    wide = torch.nn.functional.pad(plane, (2, 2, 2, 2), mode="replicate")
+    height, width = plane.shape[2:]
+    assert (height, width) == (16, 16)
+    shifts = [wide[0, :, y : y + 16, x : x + 16] for y in range(5) for x in range(5)]
+    gaps = torch.stack([(views - shift).abs().amax(dim=(1, 2, 3)) for shift in shifts], dim=1)
+    nearest, which = gaps.min(dim=1)
+    assert nearest.max() < 1e-5
+    assert len(set(which.tolist())) == 25
 
 
 def test_digits_keep_their_colours() -> None:

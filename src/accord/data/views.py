@@ -35,6 +35,7 @@ class Augmentation:
 
     scale: tuple[float, float] = (1.0, 1.0)  # share of the area that a crop keeps
     ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height of a crop
+    shift: float = 0.0  # share of the height (width) it may move either way; the edge is repeated
     flip: float = 0.0  # probability of a horizontal mirror image
     jitter: float = 0.0  # probability of the colour changes
     brightness: float = 0.0
@@ -46,6 +47,7 @@ class Augmentation:
     def __post_init__(self) -> None:
         _require(0 < self.scale[0] <= self.scale[1] <= 1, "scale", "0 < low ≤ high ≤ 1", self.scale)
         _require(0 < self.ratio[0] <= self.ratio[1], "ratio", "0 < low ≤ high", self.ratio)
+        _require(0 <= self.shift < 1, "shift", "a share from 0 to below 1", self.shift)
         for name in ("flip", "jitter", "grey"):
             value = getattr(self, name)
             _require(0 <= value <= 1, name, "a probability from 0 to 1", value)
@@ -80,6 +82,7 @@ augmentations.register("reference")(
     )
 )
 augmentations.register("upright")(replace(augmentations.get("reference"), flip=0.0))
+augmentations.register("light")(Augmentation(shift=1 / 8, flip=0.5))
 augmentations.register("digits")(
     Augmentation(scale=(0.6, 1.0), jitter=0.8, brightness=0.4, contrast=0.4)
 )
@@ -136,6 +139,10 @@ def _draw(
 ) -> Draws:
     a = augmentation
     boxes = draw_boxes(count, height, width, a.scale, a.ratio, generator)
+    if a.shift:
+        most = (a.shift * torch.tensor([height, width])).round()
+        moves = torch.rand((count, 2), generator=generator) * (2 * most + 1)
+        boxes[:, :2] += moves.floor() - most
     flip, jitter, grey = torch.rand((3, count), generator=generator)
     strengths = torch.tensor([a.brightness, a.contrast, a.saturation])
     low = torch.cat([(1 - strengths).clamp(min=0), torch.tensor([-a.hue])])

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from accord.config import Config
 from accord.errors import AccordError
+from accord.objective.negatives import Rows
 from accord.parts import make_part
 from accord.registry import Registry
 
@@ -23,7 +24,8 @@ class Batch:
 
     `features` f is (V·B, d), `logits` (V·B, C), `labels` y (V·B). `prototypes` P is (C, d), the
     head's weight, `first_prototypes` P₀ its value before the first step; `anchors` A is (C, d) or
-    None; `held` marks the classes the client has; `progress` p ∈ [0, 1) is over all local training.
+    None; `held` marks the classes the client has; `queue` holds its past features, where a term
+    asks for them; `progress` p ∈ [0, 1) is over all local training.
     """
 
     features: Tensor
@@ -33,6 +35,7 @@ class Batch:
     held: Tensor
     anchors: Tensor | None = None
     first_prototypes: Tensor | None = None
+    queue: Rows | None = None
     progress: float = 0.0
 
     @cached_property
@@ -46,6 +49,10 @@ class Term(Config, ABC):
 
     @abstractmethod
     def __call__(self, batch: Batch) -> Tensor: ...
+
+    def queue_size(self) -> int:
+        """How many of the client's past features the term wants to see in `batch.queue`."""
+        return 0
 
 
 class Anchors(Config, ABC):

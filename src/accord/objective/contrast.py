@@ -1,32 +1,117 @@
-"""Supervised contrast (Khosla et al., 2020, arXiv 2004.11362, L_out)."""
+"""Supervised contrast (Khosla et al., 2020, arXiv 2004.11362, L_out), and what it repels."""
 
 from __future__ import annotations
 
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional as F
 
 from accord.objective.base import Batch, Term, terms
+from accord.objective.negatives import Pull, Rows, hardest, hardness_of, outside
 
 
 @terms.register("contrast")
 class Contrast(Term):
     """SupCon(z; τ): images of a class attract, all others repel.
 
-    L = mean_i −1/|P(i)| Σ_{p ∈ P(i)} log( exp(z_i·z_p/τ) / Σ_{a ≠ i} exp(z_i·z_a/τ) ),
-    P(i) = the other rows with i's label. A row without positives does not count.
+    L = mean_i −1/|P(i)| Σ_{p ∈ P(i)} log( exp(z_i·z_p/τ) / Σ_a w_ia exp(z_i·z_a/τ) ),
+    P(i) = the other rows with i's label, a over all rows but i, and over those of the queue.
+    A row without positives does not count. w = 1 unless an option below says otherwise; it is a
+    constant to the gradient.
     """
 
     temperature: float = Field(0.07, ge=1e-3, description="τ; note 000 used 0.5")
+    queue: int = Field(
+        0, ge=0, description="past features of the client, of other classes, that also repel"
+    )
+    hardness: float = Field(
+        0.0, ge=0, description="β: negatives weigh ∝ exp(β·similarity), with mean 1 (2010.04592)"
+    )
+    synthetic: int = Field(
+        0, ge=0, description="further negatives per image: means of its hardest pairs (2010.01028)"
+    )
+    balanced: bool = Field(
+        False, description="every class has equal say, as positive and as negative (2207.09052)"
+    )
 
     def __call__(self, batch: Batch) -> Tensor:
         z, y = batch.directions, batch.labels
         itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-        similarity = (z @ z.T / self.temperature).masked_fill(itself, float("-inf"))
-        log_probability = similarity - similarity.logsumexp(dim=1, keepdim=True)
         positive = (y[:, None] == y[None, :]) & ~itself
-        count = positive.sum(dim=1)
+        similarity = (z @ z.T / self.temperature).masked_fill(itself, -torch.inf)
+        past = self._past(batch)
+        denominator = self._denominator(z, y, similarity, past)
         # The diagonal is −inf: it must be replaced, not multiplied by zero.
-        pulled = log_probability.masked_fill(~positive, 0).sum(dim=1)
-        rows = (count > 0).sum().clamp(min=1)
-        return -(pulled / count.clamp(min=1)).sum() / rows
+        pulled = (similarity - denominator[:, None]).masked_fill(~positive, 0).sum(dim=1)
+        count = positive.sum(dim=1)
+        return self._mean(-pulled / count.clamp(min=1), y, count > 0)
+
+    def queue_size(self) -> int:
+        return self.queue
+
+    def _denominator(self, z: Tensor, y: Tensor, similarity: Tensor, past: Rows | None) -> Tensor:
+        """log Σ_a w_ia exp(z_i·z_a/τ)."""
+        negative = y[:, None] != y[None, :]
+        own, other = self._class_bias(y, past)
+        logits = similarity + torch.where(negative, other[y][None, :], own[y][None, :])
+        shift = self._mean_log_weight(z, y, past)
+        if self.hardness:
+            # similarity·τ is the cosine; the weights are constants.
+            log_weight = self.hardness * self.temperature * similarity.detach() - shift[:, None]
+            logits = torch.where(negative, logits + log_weight, logits)
+        parts = [logits.logsumexp(dim=1)]
+        if past is not None:
+            pull = Pull(self.temperature, self.hardness, own_class=False, bias=other)
+            parts.append(outside(z, y, past, pull) - shift)
+        if self.synthetic:
+            parts.append(self._made_up(z, y, past) - shift)
+        return torch.stack(parts).logsumexp(dim=0) if len(parts) > 1 else parts[0]
+
+    def _past(self, batch: Batch) -> Rows | None:
+        """The latest `queue` of the client's past features."""
+        if not self.queue or batch.queue is None or not len(batch.queue):
+            return None
+        return Rows(batch.queue.features[-self.queue :], batch.queue.labels[-self.queue :])
+
+    def _class_bias(self, y: Tensor, past: Rows | None) -> tuple[Tensor, Tensor]:
+        """log of the weight of a row, by its class: where it is the image's own, and where not.
+
+        Balanced, every class weighs as much as all of them do on average. Past features of the
+        own class do not count, those of others do.
+        """
+        labels = y if past is None else torch.cat([y, past.labels])
+        size = int(labels.max()) + 1
+        here, all_of_it = (torch.bincount(rows, minlength=size).float() for rows in (y, labels))
+        if not self.balanced:
+            return torch.zeros_like(here), torch.zeros_like(here)
+        mean = all_of_it[all_of_it > 0].mean()
+        return (mean / here.clamp(min=1)).log(), (mean / all_of_it.clamp(min=1)).log()
+
+    def _mean_log_weight(self, z: Tensor, y: Tensor, past: Rows | None) -> Tensor:
+        """log of the mean of exp(β·cosine) over an image's negatives; 0 without β, or negatives."""
+        if not self.hardness:
+            return z.new_zeros(len(z))
+        total, count = hardness_of(z.detach(), y, Rows(z.detach(), y), self.hardness)
+        if past is not None:
+            more, others = hardness_of(z.detach(), y, past, self.hardness)
+            total, count = torch.logaddexp(total, more), count + others
+        return torch.where(count > 0, total - count.clamp(min=1).log(), torch.zeros_like(total))
+
+    def _made_up(self, z: Tensor, y: Tensor, past: Rows | None) -> Tensor:
+        """log Σ over the normalised means of neighbours among the hardest negatives."""
+        sources = [Rows(z.detach(), y), *([past] if past is not None else [])]
+        found = hardest(z, y, sources, self.synthetic + 1)
+        missing = found.square().sum(dim=2) == 0
+        made = F.normalize(found[:, :-1] + found[:, 1:], dim=2)
+        cosine = (z[:, None, :] * made).sum(dim=2)
+        logits = cosine / self.temperature + self.hardness * cosine.detach()
+        return logits.masked_fill(missing[:, 1:], -torch.inf).logsumexp(dim=1)
+
+    def _mean(self, each: Tensor, y: Tensor, counts: Tensor) -> Tensor:
+        """Over the rows that count, or over the classes of their means."""
+        if not self.balanced:
+            return each.sum() / counts.sum().clamp(min=1)
+        per_class = torch.bincount(y[counts], minlength=int(y.max()) + 1)
+        classes = (per_class > 0).sum().clamp(min=1)
+        return (each / per_class.clamp(min=1)[y]).sum() / classes

@@ -1,0 +1,114 @@
+"""Rows from outside the batch in a softmax, without ever holding all similarities at once.
+
+A batch of 1,024 rows against a bank of 65,536 has 67 million similarities; autograd would keep
+several copies of them. Here they are made chunk by chunk, and once more in the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK = 4096  # rows of a bank at a time
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Unit features with labels to contrast against: constants, no gradient reaches them."""
+
+    features: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for start in range(0, len(self), CHUNK):
+            yield self.features[start : start + CHUNK], self.labels[start : start + CHUNK]
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How much each outside row weighs: log w = `bias`[label] + `hardness`·cosine, −∞ if left out.
+
+    `own_class`: rows with the anchor's own label count as well.
+    """
+
+    temperature: float
+    hardness: float
+    own_class: bool
+    bias: Tensor  # per class
+
+    def logits(self, z: Tensor, y: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """cosine/τ + log w of every (anchor, row)."""
+        cosine = z @ features.T
+        found = cosine * (1 / self.temperature + self.hardness) + self.bias[labels]
+        if self.own_class:
+            return found
+        return found.masked_fill(y[:, None] == labels[None, :], -torch.inf)
+
+
+def outside(z: Tensor, y: Tensor, rows: Rows, pull: Pull) -> Tensor:
+    """log Σ_b w_ib·exp(z_i·b/τ) of every anchor i. The weights w are constants to the gradient."""
+    total: Tensor = _Outside.apply(z, y, rows, pull)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _Outside(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, y: Tensor, rows: Rows, pull: Pull) -> Tensor:
+        total = z.new_full((len(z),), -torch.inf)
+        for features, labels in rows.chunks():
+            total = torch.logaddexp(total, pull.logits(z, y, features, labels).logsumexp(dim=1))
+        ctx.save_for_backward(z, y, total)
+        ctx.rows, ctx.pull = rows, pull
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        z, y, total = ctx.saved_tensors
+        rows, pull = ctx.rows, ctx.pull
+        # An anchor with nothing to be contrasted against has total −∞ and no share in any row.
+        finite = total.masked_fill(total.isinf(), 0)
+        slope = torch.zeros_like(z)
+        for features, labels in rows.chunks():
+            share = (pull.logits(z, y, features, labels) - finite[:, None]).exp()
+            slope += share @ features
+        steep = gradients[0].masked_fill(total.isinf(), 0) / pull.temperature
+        return slope * steep[:, None], None, None, None
+
+
+def hardness_of(z: Tensor, y: Tensor, rows: Rows, hardness: float) -> tuple[Tensor, Tensor]:
+    """(log Σ exp(β·cosine), count) over the rows of other classes, of each anchor; no gradient."""
+    total, count = z.new_full((len(z),), -torch.inf), z.new_zeros(len(z))
+    with torch.no_grad():
+        for features, labels in rows.chunks():
+            own = y[:, None] == labels[None, :]
+            weights = (hardness * (z @ features.T)).masked_fill(own, -torch.inf)
+            total = torch.logaddexp(total, weights.logsumexp(dim=1))
+            count += (~own).sum(dim=1)
+    return total, count
+
+
+def hardest(z: Tensor, y: Tensor, sources: list[Rows], count: int) -> Tensor:
+    """The `count` rows of other classes most like each anchor, most alike first; no gradient.
+
+    (anchors, count, d); an anchor with fewer than that has zero rows in their place.
+    """
+    best = z.new_full((len(z), count), -torch.inf)
+    rows = z.new_zeros(len(z), count, z.shape[1])
+    with torch.no_grad():
+        for source in sources:
+            for features, labels in source.chunks():
+                cosine = z @ features.T
+                cosine = cosine.masked_fill(y[:, None] == labels[None, :], -torch.inf)
+                values, index = cosine.topk(min(count, len(labels)), dim=1)
+                both = torch.cat([best, values], dim=1)
+                best, kept = both.topk(count, dim=1)
+                known = torch.cat([rows, features[index]], dim=1)
+                rows = known.gather(1, kept[:, :, None].expand(-1, -1, z.shape[1]))
+    return rows * best.isfinite()[:, :, None]
