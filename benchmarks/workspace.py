@@ -58,7 +58,7 @@ def ready_trial(study: dict[str, Any], folder: Path) -> TrialRun:
     record = Record(folder)
     with record.lock():
         record.adopt(checked)
-        run = plan.runs(record)[0]
+        run = next(one for one in plan.runs(record) if isinstance(one, TrialRun))
         run.save_deal(record)
         run.advance()
     return run

@@ -176,7 +176,8 @@ def test_the_first_step_of_sigma_by_hand(
 @pytest.mark.parametrize("recipe", BALANCED)
 def test_sigma_is_told_by_the_rules_that_learn_it(data: ImageSet, recipe: str) -> None:
     event = train(data, brief_for(recipe), "0").header.telemetry[-1]
-    rule = resolve(recipe, Path()).align["anchors"]["balance"]["use"]
+    (term,) = resolve(recipe, Path()).align.values()
+    rule = term["balance"]["use"]
     learns = rule in ("uncertainty", "attenuated", "stabilised", "attenuated-log")
     assert (event["sigma_sq_align"] is not None) == learns
     assert (event["sigma_sq_local"] is not None) == (learns or rule == "rescaled")
@@ -290,9 +291,9 @@ def test_looks_are_taken_every_n_steps_and_once_an_epoch_at_least(
     looks: list[bool] = []
     real = Mixture.backward
 
-    def noted(self: Mixture, *args: Any) -> Tensor:
+    def noted(self: Mixture, *args: Any, **options: Any) -> Tensor:
         looks.append(args[-1])
-        return real(self, *args)
+        return real(self, *args, **options)
 
     monkeypatch.setattr(Mixture, "backward", noted)
     briefing = brief_for("etf-fixed", epochs=3, batch=10, look_every=every)

@@ -12,10 +12,11 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
+from accord.bank import choose, stand_in
 from accord.budget import Budget
 from accord.data.images import Bytes, Labels
 from accord.data.imageset import ImageSet
-from accord.messages import NET, Briefing, BriefingHeader, NetHeader, prefixed
+from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, prefixed
 from accord.nets.prototypes import fresh_net
 from accord.objective import anchor_kinds
 from accord.parts import make_part
@@ -68,6 +69,10 @@ def brief_for(
     if resolved.anchors:
         kind = make_part(anchor_kinds, resolved.anchors, "anchors")
         tensors["anchors"] = kind.make(10, net.encoder.width, torch_generator(seed, "anchors"))
+    if resolved.bank:
+        public = stand_in(digits()[1][-300:], net.encoder.width)
+        bank = choose(public, resolved.bank, seed)
+        tensors |= {BANK + "features": bank.features, BANK + "labels": bank.labels}
     return Briefing(header, tensors)
 
 

@@ -31,4 +31,10 @@ def balanced(labels: Tensor, steps: int, draws: torch.Generator) -> list[Tensor]
     return list(torch.tensor_split(order, steps))
 
 
+def class_shares(kind: str, counts: Tensor) -> Tensor:
+    """The share of each class in such batches, of a client with n_kc images of class c."""
+    seen = counts.float() if kind == "shuffled" else (counts > 0).float()
+    return seen / seen.sum()
+
+
 KINDS = {"shuffled": shuffled, "balanced": balanced}

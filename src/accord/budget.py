@@ -55,3 +55,8 @@ class Budget(Config):
         epochs = tuple(sorted({*self.checkpoints, self.epochs}))
         object.__setattr__(self, "checkpoints", epochs)
         return self
+
+    def with_checkpoint(self, epoch: int) -> Budget:
+        return Budget.model_validate(
+            {**self.model_dump(), "checkpoints": (*self.checkpoints, epoch)}
+        )

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from accord.balance import Mixture, balances
-from accord.batches import KINDS
+from accord.batches import KINDS, class_shares
 from accord.budget import Budget
 from accord.data.imageset import ImageSet
 from accord.data.views import augment, augmentations
 from accord.descent import Descent
 from accord.errors import ClientError
+from accord.given import given
 from accord.messages import (
     NET,
     Briefing,
@@ -39,7 +40,7 @@ from accord.objective import Batch, Term, make_alignment, make_term
 from accord.objective.queue import Queue
 from accord.parts import make_part
 from accord.randomness import torch_generator
-from accord.telemetry import Event, trouble
+from accord.telemetry import Event, LossSums, advice, trouble
 
 CPU = torch.device("cpu")
 
@@ -88,12 +89,10 @@ class Training:
         self.parameters = list(self.net.parameters())
         self.descent = Descent(self.parameters, self.mixture.groups(), self.budget)
         self.queue = self._queue().to(device)
-        self.anchors = _to(briefing.tensors.get("anchors"), device)
-        self.first_prototypes = self.net.head.prototypes.detach().clone()
-        self.held = (data.label_counts(self.classes) > 0).to(device)
+        counts, batches = data.label_counts(self.classes), header.training["batches"]
+        self.given = given(briefing.tensors, class_shares(batches, counts), self.net, device)
         self.labels = torch.from_numpy(data.labels)
-        # What sums are kept in; Apple's GPUs have no 64-bit floats.
-        self.wide = torch.float32 if device.type == "mps" else torch.float64
+        self.looking = True  # at gradients, now and then
         self.epoch = 0
         self.telemetry: list[Event] = []
 
@@ -102,6 +101,12 @@ class Training:
     @property
     def done(self) -> bool:
         return self.epoch >= self.budget.epochs
+
+    @property
+    def stage(self) -> int | None:
+        """1 while alignment terms train alone, then 2; None for a recipe without such a stage."""
+        epochs = self.briefing.header.training["alignment_epochs"]
+        return (1 if self.epoch < epochs else 2) if epochs else None
 
     @property
     def at_checkpoint(self) -> bool:
@@ -117,19 +122,15 @@ class Training:
         """Trains one epoch; `tell` hears the share of it that is done. Returns its telemetry."""
         started = time.perf_counter()
         self.net.train()
-        names = ["loss", "loss_local", *_loss_names(self.local), *_loss_names(self.align)]
-        sums = torch.zeros(len(names) + 1, dtype=self.wide, device=self.precision.device)
+        sums = LossSums(_loss_names(self.local), _loss_names(self.align), self.precision.device)
         draws = torch_generator(self.briefing.header.seed, self.client, "views", self.epoch)
         for step, positions in enumerate(self._batches()):
             progress = (self.epoch + step / self.steps_per_epoch) / self.budget.epochs
-            losses, clipped = self._step(positions, progress, draws, look=self._looks_at(step))
-            sums[:-1] += len(positions) * losses
-            sums[-1] += clipped
+            self._step(positions, progress, draws, sums, look=self._looks_at(step))
             if tell:
                 tell((step + 1) / self.steps_per_epoch)
+        event = self._event(sums.event())
         self.epoch += 1
-        means = dict(zip(names, (sums[:-1] / len(self.data)).tolist(), strict=True))
-        event = self._event(means, sums[-1].item() / self.steps_per_epoch)
         event["seconds"] = time.perf_counter() - started
         self._stop_unless_finite(event)
         self.telemetry.append(event)
@@ -142,22 +143,30 @@ class Training:
         return KINDS[header.training["batches"]](self.labels, self.steps_per_epoch, draws)
 
     def _step(
-        self, positions: Tensor, progress: float, draws: torch.Generator, look: bool
-    ) -> tuple[Tensor, Tensor]:
-        """One optimiser step. Returns the losses (total, local, each term) and whether clipped."""
+        self,
+        positions: Tensor,
+        progress: float,
+        draws: torch.Generator,
+        sums: LossSums,
+        look: bool,
+    ) -> None:
+        """One optimiser step, whose losses go to `sums`."""
         self.descent.begin(progress)
         batch = self._batch(positions, progress, draws)
         local = {name: term(batch) for name, term in self.local.items()}
         align = {name: term(batch) for name, term in self.align.items()}
-        total = self.mixture.backward(local, align, progress, self.parameters, look)
+        total = self.mixture.backward(
+            local, align, progress, self.parameters, look, align_alone=self.stage == 1
+        )
         self.queue.push(batch.directions, batch.labels)
-        clipped = self.descent.finish()
-        each = [loss.detach() for loss in (*local.values(), *align.values())]
-        losses = torch.stack([total, sum(each[: len(local)], torch.zeros_like(total)), *each])
-        return losses.to(self.wide), clipped
+        sums.clipped += self.descent.finish()
+        each, others = ([loss.detach() for loss in found.values()] for found in (local, align))
+        sums.add(total, each, others, len(positions))
 
     def _looks_at(self, step: int) -> bool:
         """Every N steps of all training, and at the end of an epoch that is shorter than that."""
+        if not self.looking:
+            return False
         every, steps = self.budget.look_every, self.steps_per_epoch
         if (self.epoch * steps + step) % every == 0:
             return True
@@ -182,11 +191,9 @@ class Training:
             logits=logits.float(),
             labels=self.labels[positions].repeat(views).to(device),
             prototypes=self.net.head.prototypes,
-            held=self.held,
-            anchors=self.anchors,
-            first_prototypes=self.first_prototypes,
             queue=self.queue.rows(),
             progress=progress,
+            **self.given,
         )
 
     def _queue(self) -> Queue:
@@ -211,38 +218,23 @@ class Training:
 
     # --- telemetry ---------------------------------------------------------------------------
 
-    def _event(self, means: dict[str, float], clipped: float) -> Event:
+    def _event(self, losses: Event) -> Event:
         """An epoch's telemetry; the dials are read at p = e/E, where the epoch ends."""
-        align = dict(zip(self.align, [means[n] for n in _loss_names(self.align)], strict=True))
-        pairs = {name: (means["loss_local"], loss) for name, loss in align.items()}
+        align = zip(self.align, _loss_names(self.align), strict=True)
+        pairs = {name: (losses["loss_local"], losses[key]) for name, key in align}
+        progress = (self.epoch + 1) / self.budget.epochs
         return {
-            "epoch": self.epoch,
-            **means,
-            "loss_align": sum(align.values()) if align else None,
-            **self.mixture.dials(pairs, self.epoch / self.budget.epochs),
+            "epoch": self.epoch + 1,
+            "stage": self.stage,
+            **losses,
+            **self.mixture.dials(pairs, progress, align_alone=self.stage == 1),
             "lr": self.descent.lr,
-            "clipped": clipped,
         }
 
     def _stop_unless_finite(self, event: Event) -> None:
         found = trouble(event, self.telemetry)
         if found:
-            raise ClientError(f"{found} {self._blame}. {self.remedy}")
-
-    @property
-    def _blame(self) -> str:
-        rules = [f"{s['balance']['use']} of {name}" for name, s in self._align_specs.items()]
-        return f"(balance {', '.join(rules) or 'none'}, lr {self.budget.lr})"
-
-    @property
-    def remedy(self) -> str:
-        """What usually helps against a training that diverges."""
-        ways = ["Lower budget.lr"]
-        if not self.budget.clip:
-            ways.append("set budget.clip")
-        if self._align_specs:
-            ways.append("lower λ or choose another balance")
-        return f"{', or '.join(ways)}."
+            raise ClientError(f"{found} {advice(self.budget, self._align_specs)}")
 
     # --- messages ----------------------------------------------------------------------------
 
@@ -268,9 +260,8 @@ class Training:
         # The last step may have broken what the losses before it did not show.
         for name, tensor in upload.tensors.items():
             if not bool(torch.isfinite(tensor).all()):
-                raise ClientError(
-                    f"epoch {self.epoch} left {name} NaN or infinite {self._blame}. {self.remedy}"
-                )
+                found = f"epoch {self.epoch} left {name} NaN or infinite"
+                raise ClientError(f"{found} {advice(self.budget, self._align_specs)}")
         return upload
 
     def state(self) -> State:
@@ -306,7 +297,3 @@ QUEUE = "queue."
 
 def _loss_names(chosen: dict[str, Term]) -> list[str]:
     return [f"loss_{name.replace('-', '_')}" for name in chosen]
-
-
-def _to(tensor: Tensor | None, device: torch.device) -> Tensor | None:
-    return None if tensor is None else tensor.to(device)

@@ -11,17 +11,19 @@ import psutil
 import torch
 from rich.console import RenderableType
 
+from accord.budget import Budget
 from accord.client import Training
-from accord.data.deal import Deal
 from accord.engines.jobs import peak_memory
+from accord.engines.run import Run
+from accord.engines.teacherrun import TeacherRun
 from accord.engines.trialrun import TrialRun
 from accord.moments import EVAL_BATCH, forward_all
 from accord.progress import spoken
 from accord.record import Record
 from accord.report.tables import plain_table
 from accord.runner import Plan, workers_for
-from accord.server import brief
-from accord.study import Study, Trial
+from accord.server import rehearse
+from accord.study import Study
 
 STEPS = 3  # timed, after one that warms up
 ENOUGH = 5.0  # seconds after which fewer steps will do
@@ -32,9 +34,16 @@ class Speed:
     """One kind of training on one core."""
 
     step: float  # seconds
+    look: float  # more seconds, for a step that looks at the gradients
     forward: float  # seconds per image
     upload_bytes: int
     briefing_bytes: int
+
+    def training(self, images: int, budget: Budget) -> float:
+        """Seconds of all epochs of a client with so many images."""
+        steps = -(-images // budget.batch)
+        looks = max(1.0, steps / budget.look_every)
+        return budget.epochs * (steps * self.step + looks * self.look)
 
 
 @dataclass(frozen=True)
@@ -106,16 +115,28 @@ def estimate(study: Study, record: Record, data_root: Path | None, workers: int 
     return Estimate(costs, workers_for(workers), peak_memory())
 
 
-def _costs(runs: list[TrialRun]) -> list[Cost]:
+def _costs(runs: list[Run]) -> list[Cost]:
     speeds: dict[str, Speed] = {}
     costs = []
     for run in runs:
-        setup, training = run.trial.setup, run.trial.recipe.training
-        kind = f"{setup.net} {setup.budget} {training} {run.deal.classes}"
+        setup, recipe = run.trial.setup, run.trial.recipe
+        kind = f"{setup.net} {setup.budget} {recipe.training} {recipe.bank} {run.deal.classes}"
         if kind not in speeds:
-            speeds[kind] = _measure(run.trial, run.deal)
-        costs.append(_cost(run, speeds[kind]))
+            speeds[kind] = _measure(run)
+        if isinstance(run, TrialRun):
+            costs.append(_cost(run, speeds[kind]))
+        elif isinstance(run, TeacherRun) and not run.over:
+            costs.append(_cost_of_teacher(run, speeds[kind]))
     return costs
+
+
+def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
+    """The server's own training; nothing travels."""
+    budget = run.trial.setup.budget
+    trained = run.source is not None or run.upload.exists()
+    seconds = [] if trained else [speed.training(run.images, budget)]
+    note = "an earlier trial's nets" if run.source else "trains on the public images"
+    return Cost(run.folder.id, [run.images], seconds, run.images * speed.forward, 0, 0, note)
 
 
 def _cost(run: TrialRun, speed: Speed) -> Cost:
@@ -127,8 +148,7 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
         name=run.folder.id,
         sizes=sizes,
         train_seconds=[
-            -(-size // budget.batch) * budget.epochs * speed.step
-            + size * speed.forward * len(budget.checkpoints)
+            speed.training(size, budget) + size * speed.forward * len(budget.checkpoints)
             for size in untrained
         ],
         measure_seconds=measured * speed.forward * len(run.measuring.missing()),
@@ -138,22 +158,29 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
     )
 
 
-def _measure(trial: Trial, deal: Deal) -> Speed:
+def _measure(run: Run) -> Speed:
     """A few steps on the images of the largest client, and one forward pass."""
-    briefing = brief(trial, deal)
+    deal, briefing = run.deal, rehearse(run.trial, run.deal)
     largest = int(deal.partition.label_counts.sum(axis=1).argmax())
-    data = deal.client(largest)
-    training = Training(data.slice(0, trial.setup.budget.batch), briefing, "0")
+    data = deal.part("public") if isinstance(run, TeacherRun) else deal.client(largest)
+    training = Training(data.slice(0, run.trial.setup.budget.batch), briefing, "0")
     training.run_epoch()  # warms up
-    began, done = time.perf_counter(), 0
-    while done < STEPS and time.perf_counter() - began < ENOUGH and not training.done:
-        training.run_epoch()
-        done += 1
-    step = training.telemetry[-1]["seconds"]
+    look = _step_seconds(training)
+    training.looking = False
+    step = _step_seconds(training)
     began = time.perf_counter()
     seen = data.slice(0, EVAL_BATCH)
     for _ in forward_all(training.net, seen, briefing.header, torch.device("cpu")):
         pass
     forward = (time.perf_counter() - began) / len(seen)
     upload = len(training.upload().to_bytes())
-    return Speed(step, forward, upload, len(briefing.to_bytes()))
+    return Speed(step, max(0.0, look - step), forward, upload, len(briefing.to_bytes()))
+
+
+def _step_seconds(training: Training) -> float:
+    """Of the last of a few epochs of one step each."""
+    began, done = time.perf_counter(), 0
+    while done < STEPS and time.perf_counter() - began < ENOUGH and not training.done:
+        training.run_epoch()
+        done += 1
+    return float(training.telemetry[-1]["seconds"])

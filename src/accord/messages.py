@@ -219,6 +219,21 @@ def _shape(tensor: Tensor | None) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
+class FeaturesHeader(Config):
+    """Where encoded images come from."""
+
+    briefing: str  # digest of the briefing whose answers encoded them
+
+
+@dataclass(frozen=True)
+class Features(Message):
+    """Public images as the server's teacher sees them: unit features and labels."""
+
+    header: FeaturesHeader
+    kind: ClassVar[str] = "features"
+    header_type: ClassVar[type[Config]] = FeaturesHeader
+
+
 @dataclass(frozen=True)
 class State(Message):
     """A client's training between two epochs, to go on from after an interruption."""
@@ -230,6 +245,7 @@ class State(Message):
 
 NEVER_NEGATIVE = ("running_var", "feature_var", "score_std")
 NET = "net."  # prefix of the net's own tensors in a message
+BANK = "bank."  # of public features and their labels
 
 
 def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from accord.engines.jobs import Job
-    from accord.engines.trialrun import TrialRun
+    from accord.engines.run import Run
 
 PLAIN_EVERY = 5.0  # seconds between two lines when nobody looks at a terminal
 
@@ -33,8 +33,8 @@ def spoken(seconds: float) -> str:
 class Work:
     """How much is done of how much, in images, and what that means for the clock."""
 
-    def __init__(self, runs: list[TrialRun]) -> None:
-        self.total = sum(expected_size(run) for run in runs)
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.total = sum(run.work() for run in runs)
         self.done = 0.0
         self.current: dict[int, float] = {}
         self.began = time.monotonic()
@@ -57,15 +57,6 @@ class Work:
         return passed * (1 - self.share()) / done
 
 
-def expected_size(run: TrialRun) -> float:
-    """A trial's work: the training that is still to be done, and the measuring."""
-    training = 0.0
-    if run.twin is None:
-        training = sum(run.training_size(index) for index in run.untrained())
-    images = len(run.deal.part("test")) + len(run.deal.part("validation"))
-    return training + images * len(run.clients) * len(run.measuring.missing()) / 3
-
-
 class Silent:
     """Nobody looks on."""
 
@@ -73,19 +64,19 @@ class Silent:
         pass
 
     @contextmanager
-    def watching(self, runs: list[TrialRun]) -> Iterator[None]:  # noqa: ARG002
+    def watching(self, runs: Sequence[Run]) -> Iterator[None]:  # noqa: ARG002
         yield
 
-    def started(self, run: TrialRun, job: Job) -> None:
+    def started(self, run: Run, job: Job) -> None:
         pass
 
-    def news(self, run: TrialRun, job: Job, share: float) -> None:
+    def news(self, run: Run, job: Job, share: float) -> None:
         pass
 
-    def ended(self, run: TrialRun, job: Job, failure: str | None) -> None:
+    def ended(self, run: Run, job: Job, failure: str | None) -> None:
         pass
 
-    def finished(self, run: TrialRun) -> None:
+    def finished(self, run: Run) -> None:
         pass
 
 
@@ -100,12 +91,12 @@ class Plain(Silent):
         print(line, file=sys.stderr, flush=True)
 
     @contextmanager
-    def watching(self, runs: list[TrialRun]) -> Iterator[None]:
+    def watching(self, runs: Sequence[Run]) -> Iterator[None]:
         self.work = Work(runs)
-        self.tell(f"trials to run: {len(runs)}")
+        self.tell(f"trials to run: {sum(run.kind == 'trial' for run in runs)}")
         yield
 
-    def news(self, run: TrialRun, job: Job, share: float) -> None:
+    def news(self, run: Run, job: Job, share: float) -> None:
         work = self.work
         if work is None:
             return
@@ -116,14 +107,14 @@ class Plain(Silent):
             rest = f", about {spoken(left)} left" if left is not None else ""
             self.tell(f"{work.share():.0%} done{rest} ({run.folder.id})")
 
-    def ended(self, run: TrialRun, job: Job, failure: str | None) -> None:
+    def ended(self, run: Run, job: Job, failure: str | None) -> None:
         if self.work is not None:
             self.work.current.pop(id(job), None)
             self.work.done += job.size
         if failure:
             self.tell(f"{run.folder.id}: {failure}")
 
-    def finished(self, run: TrialRun) -> None:
+    def finished(self, run: Run) -> None:
         for remark in run.remarks:
             self.tell(remark)
         self.tell(f"{run.folder.id}: {run.stage}")
@@ -144,7 +135,7 @@ class Bars(Plain):
         self.console.print(line, highlight=False, markup=False)
 
     @contextmanager
-    def watching(self, runs: list[TrialRun]) -> Iterator[None]:
+    def watching(self, runs: Sequence[Run]) -> Iterator[None]:
         self.work = Work(runs)
         live = Live(
             console=self.console,
@@ -164,10 +155,10 @@ class Bars(Plain):
         passed = spoken(time.monotonic() - work.began)
         return Group(self.bars, Text(f"  {work.share():4.0%} of the study, {passed}, {eta}"))
 
-    def started(self, run: TrialRun, job: Job) -> None:
+    def started(self, run: Run, job: Job) -> None:
         what = job.kind
         if job.kind == "train":
-            what = f"client {job.args['client']}"
+            what = "training" if job.args["index"] is None else f"client {job.args['client']}"
         elif job.kind == "measure":
             what = f"{job.args['part']} {job.args['start'] + 1}–{job.args['stop']}"
         seed = f"seed {run.trial.seed}"
@@ -176,18 +167,18 @@ class Bars(Plain):
         name = f"{run.trial.recipe.name} ({setting}) {what}"
         self.tasks[id(job)] = self.bars.add_task(name, total=1.0)
 
-    def news(self, run: TrialRun, job: Job, share: float) -> None:  # noqa: ARG002
+    def news(self, run: Run, job: Job, share: float) -> None:  # noqa: ARG002
         if self.work is not None:
             self.work.heard(id(job), share * job.size)
         if id(job) in self.tasks:
             self.bars.update(self.tasks[id(job)], completed=share)
 
-    def ended(self, run: TrialRun, job: Job, failure: str | None) -> None:
+    def ended(self, run: Run, job: Job, failure: str | None) -> None:
         super().ended(run, job, failure)
         if id(job) in self.tasks:
             self.bars.remove_task(self.tasks.pop(id(job)))
 
-    def finished(self, run: TrialRun) -> None:
+    def finished(self, run: Run) -> None:
         for remark in run.remarks:
             self.tell(remark)
         mark = "✓" if run.stage == "finished" else "✗"

@@ -19,14 +19,15 @@ import yaml
 from pydantic import Field
 
 from accord.balance import balances
+from accord.bank import BankConfig
 from accord.config import Config, keys, parse
 from accord.errors import AccordError, nearest
 from accord.fusion import fusions
 from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.parts import make_part, part_spec
+from accord.spelling import Spec, in_full, lay_over
 from accord.yamls import read_yaml
 
-Spec = dict[str, Any]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions become names of files
 
 
@@ -47,14 +48,19 @@ class Recipe(Config):
     align: dict[str, Spec] = Field(
         default={}, description="alignment terms, each with the balance of L_loc and itself"
     )
+    alignment_epochs: int = Field(
+        0, ge=0, description="first epochs that minimise the alignment terms alone"
+    )
+    bank: BankConfig | None = Field(None, description="public features that clients are given")
     fusion: tuple[Spec, ...] = Field(min_length=1, description="uploads → one predictor")
 
     @property
     def training(self) -> Spec:
         """The part of the recipe that acts at a client, as it stands in a briefing."""
-        return self.model_dump(
-            mode="json", include={"views", "batches", "head", "objective", "anchors", "align"}
-        )
+        return self.model_dump(mode="json", include=set(TRAINING))
+
+
+TRAINING = ("views", "batches", "head", "objective", "anchors", "align", "alignment_epochs")
 
 
 def resolve(use: Any, folder: Path) -> Recipe:
@@ -62,13 +68,14 @@ def resolve(use: Any, folder: Path) -> Recipe:
     if isinstance(use, str):
         use = {"use": use}
     if isinstance(use, Mapping) and "use" not in use and "name" in use:
-        return check(_normal(dict(use)), f"recipes.{use['name']}")  # spelled out, as in a record
+        # Spelled out, as in a record.
+        return check(in_full(dict(use), folder), f"recipes.{use['name']}")
     if not isinstance(use, Mapping) or not isinstance(use.get("use"), str):
         raise AccordError(
             f"'recipes': expected names, or mappings with 'use' (and 'as'); found {use!r}."
         )
     changes = {key: value for key, value in use.items() if key not in ("use", "as")}
-    raw = lay_over(_read(use["use"], folder), _normal(changes), f"recipes.{use['use']}")
+    raw = lay_over(_read(use["use"], folder), in_full(changes, folder), f"recipes.{use['use']}")
     if changes:
         raw["name"] += "-changed"  # its rows must not pass for the recipe's own
         raw["alias"] = None  # it is no longer what the notes call so
@@ -106,7 +113,26 @@ def check(raw: Spec, where: str) -> Recipe:
             f"Write objective: {{{twice[0]}: null}} to have it weighed by a balance alone."
         )
     _refuse_two_on_local(checked["align"], where)
+    checked["bank"] = _bank(recipe, where)
+    if recipe.alignment_epochs and not recipe.align:
+        raise AccordError(
+            f"{where}.alignment_epochs: epochs of alignment alone need a term in `align`; found "
+            "none."
+        )
     return recipe.model_copy(update=checked)
+
+
+def _bank(recipe: Recipe, where: str) -> BankConfig | None:
+    """The bank's settings where a term uses one; one that nobody uses is a mistake."""
+    specs = (*recipe.objective.items(), *recipe.align.items())
+    if any(make_alignment(name, spec, where).uses_bank() for name, spec in specs):
+        return recipe.bank or BankConfig()
+    if recipe.bank:
+        raise AccordError(
+            f"{where}.bank: no term of the recipe uses it. Set objective.contrast.bank to others, "
+            "or add an alignment term such as mmd; or drop the bank."
+        )
+    return None
 
 
 def _refuse_two_on_local(align: Mapping[str, Spec], where: str) -> None:
@@ -153,89 +179,14 @@ def fusion_spec(spec: Any, where: str) -> Spec:
     return {**part_spec(spec["use"], part), "as": label}
 
 
-def lay_over(base: Spec, changes: Spec, where: str) -> Spec:
-    """`changes` merged into `base`; their `balance` goes to the one alignment term there is."""
-    merged = merge(base, {key: value for key, value in changes.items() if key != "balance"})
-    align, balance = merged.get("align") or {}, changes.get("balance")
-    if "balance" not in changes or (balance is None and not align):
-        return merged
-    if not isinstance(align, Mapping) or len(align) != 1:
-        names = ", ".join(align) if isinstance(align, Mapping) else repr(align)
-        raise AccordError(
-            f"{where}.balance is for a recipe with one alignment term; found {names or 'none'}. "
-            "Write it inside its term: align: {anchors: {balance: {use: fixed, lambda: 5}}}."
-        )
-    ((name, term),) = align.items()
-    own = (changes.get("align") or {}).get(name)
-    if balance is not None and isinstance(own, Mapping) and "balance" in own:
-        raise AccordError(f"{where}: the balance is given twice, as `balance` and inside `align`.")
-    if not isinstance(term, Mapping | None):
-        raise AccordError(f"{where}.align.{name}: expected a mapping of keys; found {term!r}.")
-    return {**merged, "align": {name: merge(dict(term or {}), {"balance": balance})}}
-
-
-def merge(base: Spec, changes: Spec) -> Spec:
-    """`changes` laid over `base`, mapping by mapping.
-
-    None removes a key. A part whose `use` changes is replaced whole: the old one's parameters
-    mean nothing to the new one.
-    """
-    merged = dict(base)
-    for key, value in changes.items():
-        old = merged.get(key)
-        if value is None and key in merged:
-            del merged[key]
-        elif isinstance(value, Mapping) and isinstance(old, Mapping):
-            swapped = "use" in value and value["use"] != old.get("use")
-            merged[key] = dict(value) if swapped else merge(dict(old), dict(value))
-        else:
-            merged[key] = value
-    return merged
-
-
-def _normal(raw: Spec) -> Spec:
-    """Short forms in full: `fusion: features` → `fusion: [{use: features}]`, terms → mappings."""
-    normal = dict(raw)
-    for key in ("anchors", "balance"):
-        if isinstance(normal.get(key), str):
-            normal[key] = {"use": normal[key]}
-    if normal.get("fusion") is not None:
-        listed = normal["fusion"] if isinstance(normal["fusion"], list) else [normal["fusion"]]
-        normal["fusion"] = [{"use": spec} if isinstance(spec, str) else spec for spec in listed]
-    for key in ("objective", "align"):
-        if isinstance(normal.get(key), list):
-            normal[key] = _listed(normal[key], key)
-    if isinstance(normal.get("align"), Mapping):
-        normal["align"] = {name: _with_full_balance(t) for name, t in normal["align"].items()}
-    return normal
-
-
-def _listed(names: list[Any], key: str) -> Spec:
-    """`[a, b]` → `{a: {}, b: {}}`."""
-    for name in names:
-        if not isinstance(name, str):
-            raise AccordError(
-                f"{key!r}: a list holds names of terms only; found {name!r}. Write parameters as "
-                "a mapping, {name: {parameter: value}}."
-            )
-    return {name: {} for name in names}
-
-
-def _with_full_balance(term: Any) -> Any:
-    if isinstance(term, Mapping) and isinstance(term.get("balance"), str):
-        return {**term, "balance": {"use": term["balance"]}}
-    return term
-
-
 def _read(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Spec:
     """A recipe's raw mapping, bases merged in."""
     if name in heirs:
         raise AccordError(f"recipe {name!r} extends itself: {' → '.join((*heirs, name))}.")
     if name.endswith((".yaml", ".yml")):
-        raw = read_yaml(folder / name)
+        raw = in_full(read_yaml(folder / name), (folder / name).parent)
     else:
-        raw = _shipped_file(_shipped_name(name))
-    raw = _normal(raw)
+        raw = in_full(_shipped_file(_shipped_name(name)), folder)
     base = raw.pop("extends", None)
     if base is not None:
         inherited = _read(str(base), folder, (*heirs, name))

@@ -4,6 +4,7 @@ RUN/study.yaml                all that was asked, resolved
 RUN/data.json                 which images: a hash of their content
 RUN/results.csv               one row per trial × checkpoint × fusion, made from the trials
 RUN/deals/<key>.json, …       who holds which images: split and partition, shared by recipes
+RUN/teachers/<id>/            the server's own nets: a briefing, an upload, all public features
 RUN/trials/<id>/trial.json    one trial: config, versions, partition hash, label counts, costs
                 events.jsonl  per client and epoch
                 measures.json per checkpoint: every fusion, every client
@@ -143,6 +144,9 @@ class Record:
 
     def trial(self, name: str) -> TrialFolder:
         return TrialFolder(self.path / "trials" / name)
+
+    def teacher(self, name: str) -> TrialFolder:
+        return TrialFolder(self.path / "teachers" / name)
 
     def trials(self) -> list[TrialFolder]:
         folder = self.path / "trials"

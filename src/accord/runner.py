@@ -15,19 +15,22 @@ import torch
 
 from accord.balance import balances
 from accord.data.datasets import load as load_dataset
-from accord.data.deal import Deal, deal_key, make_deal
+from accord.data.deal import Deal, deal_key, make_deal, split_key
 from accord.data.images import Dataset
 from accord.data.settings import DataConfig
 from accord.engines.local import Watcher, execute
 from accord.engines.pool import make_pool
-from accord.engines.trialrun import TrialRun, choose_device, use_autocast
+from accord.engines.run import Run, choose_device, use_autocast
+from accord.engines.teacherrun import TeacherRun
+from accord.engines.trialrun import TrialRun
 from accord.errors import AccordError
 from accord.parts import make_part
 from accord.progress import Silent, make_watcher
-from accord.record import Record
+from accord.record import Record, TrialFolder
 from accord.results import Results
-from accord.server import brief
+from accord.server import rehearse
 from accord.study import Study, Trial, load_study
+from accord.teacher import check_source, digest_of, teacher_trial
 
 Tell = Callable[[str], None]
 
@@ -72,7 +75,7 @@ def run(
     return replace(Results.of(record), failures=failures)
 
 
-def _execute(runs: list[TrialRun], record: Record, workers: int, watcher: Watcher) -> None:
+def _execute(runs: Sequence[Run], record: Record, workers: int, watcher: Watcher) -> None:
     for run in runs:
         run.tidy()  # a former run may have ended between its last result and its tidying
     todo = [run for run in runs if not run.over]
@@ -141,20 +144,41 @@ class Plan:
                 ).require()
         for trial in self.study.trials():
             _, deal = self.deal(trial)
-            kind = f"{trial.setup.net} {trial.recipe.training} {len(deal.classes)}"
-            if kind not in seen:
-                brief(trial, deal)
+            bank = trial.recipe.bank
+            public = len(deal.split.public)
+            kind = f"{trial.setup.net} {trial.recipe.training} {bank} {public} {deal.classes}"
+            if kind in seen:
+                continue
+            try:
+                if bank and bank.source:
+                    check_source(TrialFolder(Path(bank.source)), trial, deal)
+                rehearse(trial, deal)
+            except AccordError as error:
+                raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
             seen.add(kind)
 
-    def runs(self, record: Record) -> list[TrialRun]:
-        """One run per trial, those that are finished already included; writes nothing."""
+    def runs(self, record: Record) -> list[Run]:
+        """One run per teacher and trial, finished ones included; writes nothing."""
         prepared: list[TrialRun] = []
+        teachers: dict[str, TeacherRun] = {}
+        needed: dict[str, TeacherRun] = {}
         trained: dict[str, TrialRun] = {}
         for trial in self.study.trials():
             key, deal = self.deal(trial)
-            training = training_key(trial, key)
+            teacher = self.teacher(trial, record)
+            training = training_key(trial, key, teacher)
             folder = record.trial(trial_id(trial, training))
-            one = TrialRun(trial, folder, training, deal, record.deal(key), trained.get(training))
+            if teacher is not None:
+                teacher = teachers.setdefault(teacher.folder.id, teacher)
+            one = TrialRun(
+                trial,
+                folder,
+                deal,
+                record.deal(key),
+                training_key=training,
+                twin=trained.get(training),
+                teacher=teacher,
+            )
             finished = folder.info().get("status") == "finished"
             if finished and not one.measuring.possible():
                 one.stage = "finished"
@@ -162,9 +186,24 @@ class Plan:
                     self.tell(remark)
             elif one.twin is not None:
                 one.twin.followers += 1
+            if teacher is not None and not one.over:
+                needed[teacher.folder.id] = teacher
             trained.setdefault(training, one)
             prepared.append(one)
-        return prepared
+        return [*needed.values(), *prepared]  # others train while a teacher does
+
+    def teacher(self, trial: Trial, record: Record) -> TeacherRun | None:
+        """Who encodes the public images of a trial with a bank."""
+        bank = trial.recipe.bank
+        if bank is None:
+            return None
+        key, deal = self.deal(trial)
+        source = TrialFolder(Path(bank.source)) if bank.source else None
+        teacher = teacher_trial(trial, bank)
+        images = split_key(deal.dataset, deal.data, trial.seed)
+        known = _key(images, digest_of(source)) if source else training_key(teacher, images, None)
+        folder = record.teacher(f"teacher-s{trial.seed}-{known}")
+        return TeacherRun(teacher, folder, deal, record.deal(key), source=source)
 
 
 def _empty_classes(dataset: Dataset) -> list[str]:
@@ -175,11 +214,18 @@ def _empty_classes(dataset: Dataset) -> list[str]:
     return [f"{len(empty)} classes have no training image ({shown})"] if empty else []
 
 
-def training_key(trial: Trial, deal: str) -> str:
+def training_key(trial: Trial, deal: str, teacher: TeacherRun | None) -> str:
     """Equal for trials whose clients train alike: recipes may differ in name and fusion only."""
     setup = trial.setup.model_dump(mode="json")
     options = [use_autocast(trial.options, "0"), trial.options.compile]
     parts = [deal, setup["net"], setup["budget"], trial.recipe.training, trial.seed, options]
+    bank = trial.recipe.bank
+    if bank and teacher:
+        parts += [teacher.folder.id, bank.model_dump(mode="json", include={"size", "selection"})]
+    return _key(*parts)
+
+
+def _key(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
 
 

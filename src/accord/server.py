@@ -7,25 +7,29 @@ from typing import Any
 
 import torch
 
+from accord.bank import choose, stand_in
 from accord.data.deal import Deal
 from accord.data.imageset import ImageSet
 from accord.errors import AccordError, ClientError
 from accord.fusion.base import Combiner, Outputs, Vote, fusions
-from accord.messages import NET, Briefing, BriefingHeader, NetHeader, prefixed, unprefixed
+from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, prefixed, unprefixed
 from accord.metrics import Tally
 from accord.moments import forward_all
+from accord.nets.backbones import build_encoder
 from accord.nets.prototypes import fresh_net, loaded_net
 from accord.objective import anchor_kinds, make_alignment
+from accord.objective.negatives import Rows
 from accord.parts import make_part
 from accord.randomness import torch_generator
 from accord.study import Trial
 from accord.uploads import UploadFiles
 
 
-def brief(trial: Trial, deal: Deal) -> Briefing:
-    """The one message to every client: initial weights, anchors, and all constants.
+def brief(trial: Trial, deal: Deal, public: Rows | None = None) -> Briefing:
+    """The one message to every client: initial weights, anchors, bank, and all constants.
 
     Weights and anchors depend on the seed and the net alone, so that recipes start alike.
+    `public`: unit features of all public images, for a recipe with a bank.
     """
     dataset, setup, recipe = deal.dataset, trial.setup, trial.recipe
     _, height, width, channels = dataset.train.images.shape
@@ -51,7 +55,21 @@ def brief(trial: Trial, deal: Deal) -> Briefing:
         kind = make_part(anchor_kinds, recipe.anchors, "anchors")
         draws = torch_generator(trial.seed, "anchors")
         tensors["anchors"] = kind.make(classes, net.encoder.width, draws)
+    if recipe.bank:
+        if public is None:
+            raise ValueError(f"recipe {recipe.name} needs public features")
+        bank = choose(public, recipe.bank, trial.seed)
+        tensors |= {BANK + "features": bank.features, BANK + "labels": bank.labels}
     return Briefing(header, tensors)
+
+
+def rehearse(trial: Trial, deal: Deal) -> Briefing:
+    """A briefing as it will be, with made-up public features: to check and to time a trial."""
+    if not trial.recipe.bank:
+        return brief(trial, deal)
+    setup, channels = trial.setup, deal.dataset.train.images.shape[3]
+    width = build_encoder(setup.net.backbone, channels, setup.net.norm).width
+    return brief(trial, deal, stand_in(deal.part("public").labels, width))
 
 
 def _refuse_short_queue(trial: Trial) -> None:
@@ -61,7 +79,7 @@ def _refuse_short_queue(trial: Trial) -> None:
         size = make_alignment(name, spec, name).queue_size()
         if 0 < size < rows:
             raise AccordError(
-                f"recipes.{trial.recipe.name}: the queue of {name!r} should hold at least a batch, "
+                f"the queue of {name!r} should hold at least a batch, "
                 f"budget.batch × views = {rows} rows; found {size}. Make it longer, or the batch "
                 "smaller."
             )

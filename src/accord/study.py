@@ -20,7 +20,8 @@ from accord.config import Config, keys, parse
 from accord.data.partition import PartitionConfig
 from accord.data.settings import DataConfig
 from accord.errors import AccordError, nearest
-from accord.recipe import NAME, Recipe, Spec, fusion_spec, resolve
+from accord.recipe import NAME, Recipe, fusion_spec, resolve
+from accord.spelling import Spec
 from accord.yamls import read_yaml
 
 BOUNDS = ("central", "local-only")
@@ -33,6 +34,18 @@ class Setup(Config):
     partition: PartitionConfig = PartitionConfig()
     net: NetConfig = NetConfig()
     budget: Budget = Budget()
+
+    def for_recipe(self, recipe: Recipe) -> Setup:
+        """The end of a recipe's alignment stage is a checkpoint as well."""
+        stage = recipe.alignment_epochs
+        if not stage:
+            return self
+        if stage >= self.budget.epochs:
+            raise AccordError(
+                f"recipes.{recipe.name}.alignment_epochs: expected fewer than budget.epochs = "
+                f"{self.budget.epochs}, so that some are left for the rest; found {stage}."
+            )
+        return self.model_copy(update={"budget": self.budget.with_checkpoint(stage)})
 
 
 class Options(Config):
@@ -98,7 +111,7 @@ class Study:
         cells = itertools.product(self.setups, self.recipes, self.options.seeds)
         for dealt, recipe, seed in cells:
             pooled = dealt.model_copy(update={"partition": POOLED})
-            setup = pooled if recipe.pooled else dealt
+            setup = (pooled if recipe.pooled else dealt).for_recipe(recipe)
             rules = tuple({spec["as"]: spec for spec in (*recipe.fusion, *self.fusions)}.values())
             trial = Trial(self.name, setup, recipe, rules, seed, self.options)
             found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
@@ -152,6 +165,8 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     fusions = _fusions(raw.get("fusions"))
     for recipe in recipes:
         _refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
+        for setup in setups:
+            setup.for_recipe(recipe)
     resolved = {
         **options.model_dump(mode="json"),
         **_resolved_sections(sections, setups[0]),

@@ -3,10 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from accord.budget import Budget
+
 Event = dict[str, Any]
+
+
+class LossSums:
+    """An epoch's losses, summed on the device: nothing waits for a number before it ends."""
+
+    def __init__(self, local: list[str], align: list[str], device: torch.device) -> None:
+        # Apple's GPUs have no 64-bit floats.
+        wide = torch.float32 if device.type == "mps" else torch.float64
+        self.names, self.aligned = ["loss", "loss_local", *local, *align], len(align)
+        self.sums = torch.zeros(len(self.names), dtype=wide, device=device)
+        self.peak = torch.zeros((), dtype=wide, device=device)
+        self.clipped = torch.zeros((), dtype=wide, device=device)
+        self.images, self.steps = 0, 0
+
+    def add(self, total: Tensor, local: list[Tensor], align: list[Tensor], images: int) -> None:
+        """One step: the loss that was minimised, each term's own, and how many images it saw."""
+        losses = torch.stack([total, torch.stack(local).sum(), *local, *align]).to(self.sums)
+        self.sums += images * losses
+        self.peak = torch.maximum(self.peak, losses[len(losses) - self.aligned :].sum())
+        self.images, self.steps = self.images + images, self.steps + 1
+
+    def event(self) -> Event:
+        """Means over images; of the alignment losses' sum also the highest of any step."""
+        means = dict(zip(self.names, (self.sums / self.images).tolist(), strict=True))
+        align = [means[name] for name in self.names[len(self.names) - self.aligned :]]
+        return {
+            **means,
+            "loss_align": sum(align) if align else None,
+            "loss_align_peak": self.peak.item() if align else None,
+            "clipped": self.clipped.item() / self.steps,
+        }
 
 
 def trouble(event: Event, before: Sequence[Event]) -> str | None:
@@ -22,6 +58,17 @@ def trouble(event: Event, before: Sequence[Event]) -> str | None:
     if before:
         found += f"; epoch {before[-1]['epoch']} ended with {_told(_telling(before[-1]))}"
     return found
+
+
+def advice(budget: Budget, align: Mapping[str, Any]) -> str:
+    """Under which rules a training broke, and what usually helps."""
+    rules = ", ".join(f"{spec['balance']['use']} of {name}" for name, spec in align.items())
+    ways = ["Lower budget.lr"]
+    if not budget.clip:
+        ways.append("set budget.clip")
+    if align:
+        ways.append("lower λ or choose another balance")
+    return f"(balance {rules or 'none'}, lr {budget.lr}). {', or '.join(ways)}."
 
 
 def _telling(event: Event) -> Event:

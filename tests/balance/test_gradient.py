@@ -89,6 +89,9 @@ def test_every_aggregator_is_torchjds(
 @given(local=vector, align=vector)
 def test_gradients_that_agree_are_added(local: list[float], align: list[float]) -> None:
     assume(sum(x * y for x, y in zip(local, align, strict=True)) >= 0)
+    # The solver's own error would decide on a gradient that is next to nothing beside the other.
+    shorter, longer = sorted((size(local), size(align)))
+    assume(shorter == 0 or shorter > 1e-4 * longer)
     assert ab(weigh(local, align)) == pytest.approx((1, 1), abs=1e-5)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import accord
-from accord.engines.trialrun import choose_device
+from accord.engines.run import choose_device
 from accord.progress import Plain, Work, make_watcher, spoken
 from accord.record import Record
 from accord.runner import Plan

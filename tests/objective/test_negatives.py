@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def whole_matrix(z: Tensor, y: Tensor, rows: Rows, pull: Pull) -> Tensor:
     """The definition, with every similarity and every weight in plain sight of autograd."""
     cosine = z @ rows.features.T
     weight = pull.bias[rows.labels].exp() * (pull.hardness * cosine.detach()).exp()
-    if not pull.own_class:
+    if not rows.own_class:
         weight = weight * (y[:, None] != rows.labels[None, :])
     return (weight * (cosine / pull.temperature).exp()).sum(dim=1).log()
 
@@ -52,7 +53,7 @@ def test_outside_by_hand() -> None:
     z, y = torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.tensor([0])
     rows = Rows(features, torch.tensor([1, 2, 0]))
     bias = torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64).log()
-    found = outside(z, y, rows, Pull(0.5, 0.0, own_class=False, bias=bias))
+    found = outside(z, y, rows, Pull(0.5, 0.0, bias=bias))
     assert found.exp().item() == pytest.approx(2 * 3.320116922736547 + 4.953032424395115)
 
 
@@ -68,8 +69,8 @@ def test_outside_is_what_the_whole_matrix_gives_in_value_and_gradient(
     temperature: float,
 ) -> None:
     monkeypatch.setattr(negatives, "CHUNK", chunk)
-    (z, y), rows = anchors_of(0), rows_of(1, 20)
-    pull = Pull(temperature, hardness, own_class, bias=noise(2, CLASSES))
+    (z, y), rows = anchors_of(0), replace(rows_of(1, 20), own_class=own_class)
+    pull = Pull(temperature, hardness, bias=noise(2, CLASSES))
     found, expected = outside(z, y, rows, pull), whole_matrix(z, y, rows, pull)
     upstream = noise(3, len(z))
     (gradient,) = torch.autograd.grad(found, z, upstream)
@@ -79,8 +80,8 @@ def test_outside_is_what_the_whole_matrix_gives_in_value_and_gradient(
 
 
 def test_the_gradient_of_outside_is_its_slope() -> None:
-    (z, y), rows = anchors_of(4), rows_of(5, 9)
-    pull = Pull(0.3, 0.0, own_class=True, bias=noise(6, CLASSES))
+    (z, y), rows = anchors_of(4), replace(rows_of(5, 9), own_class=True)
+    pull = Pull(0.3, 0.0, bias=noise(6, CLASSES))
     assert torch.autograd.gradcheck(lambda moved: outside(moved, y, rows, pull), z)
 
 
@@ -91,7 +92,7 @@ def test_an_anchor_with_nothing_outside_its_class_has_no_sum_and_no_gradient(
     monkeypatch.setattr(negatives, "CHUNK", chunk)
     z = F.normalize(noise(0, 2, 5), dim=1).requires_grad_()
     rows = Rows(rows_of(1, 8).features, torch.ones(8, dtype=torch.long))
-    found = outside(z, torch.tensor([0, 1]), rows, Pull(0.07, 2.0, False, bias=torch.zeros(2)))
+    found = outside(z, torch.tensor([0, 1]), rows, Pull(0.07, 2.0, bias=torch.zeros(2)))
     assert found.isfinite().tolist() == [True, False]
     assert found[1].item() == -torch.inf
     (gradient,) = torch.autograd.grad(found, z, torch.ones(2, dtype=torch.float64))
@@ -102,7 +103,7 @@ def test_an_anchor_with_nothing_outside_its_class_has_no_sum_and_no_gradient(
 def test_outside_of_no_rows_at_all_is_minus_infinity() -> None:
     z, y = anchors_of(0)
     nothing = Rows(torch.zeros(0, 5, dtype=torch.float64), torch.zeros(0, dtype=torch.long))
-    found = outside(z, y, nothing, Pull(0.07, 0.0, True, bias=torch.zeros(CLASSES)))
+    found = outside(z, y, nothing, Pull(0.07, 0.0, bias=torch.zeros(CLASSES)))
     (gradient,) = torch.autograd.grad(found.sum(), z)
     assert bool((found == -torch.inf).all())
     assert torch.equal(gradient, torch.zeros_like(gradient))
@@ -112,7 +113,7 @@ def test_outside_does_not_overflow_at_the_coldest_temperature() -> None:
     # exp(1/τ) = exp(1000) is no float; its logarithm is.
     z = torch.tensor([[1.0, 0.0]], requires_grad=True)
     rows = Rows(torch.tensor([[1.0, 0.0]]), torch.tensor([1]))
-    found = outside(z, torch.tensor([0]), rows, Pull(1e-3, 0.0, False, bias=torch.zeros(2)))
+    found = outside(z, torch.tensor([0]), rows, Pull(1e-3, 0.0, bias=torch.zeros(2)))
     (gradient,) = torch.autograd.grad(found, z)
     assert found.item() == pytest.approx(1000)
     assert gradient[0].tolist() == pytest.approx([1000, 0])

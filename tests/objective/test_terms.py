@@ -15,7 +15,9 @@ from accord.errors import AccordError
 from accord.nets.prototypes import PrototypeHead
 from accord.objective import Batch, Term, terms
 from accord.objective.contrast import Contrast
+from accord.objective.negatives import Rows
 from accord.objective.prototypes import CrossEntropy, PrototypeCrossEntropy, Separation
+from accord.objective.reference import Reference
 from accord.parts import make_part
 from accord.randomness import torch_generator
 
@@ -31,6 +33,7 @@ def batch_of(
 ) -> Batch:
     P = torch.eye(int(labels.max()) + 1, features.shape[1]) if prototypes is None else prototypes
     P = P.to(features.dtype)
+    bank = Rows(torch.eye(len(P), features.shape[1], dtype=P.dtype), torch.arange(len(P)))
     return Batch(
         features=features,
         logits=features @ P.T if logits is None else logits,
@@ -38,6 +41,8 @@ def batch_of(
         prototypes=P,
         held=torch.bincount(labels, minlength=len(P)) > 0,
         anchors=torch.zeros_like(P),
+        bank=bank,
+        reference=Reference(bank, torch.full((len(P),), 1 / len(P), dtype=P.dtype)),
     )
 
 

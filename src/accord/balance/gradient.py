@@ -90,7 +90,8 @@ def _mix(name: str) -> Mix:
         same sum: TorchJD regularises the Gramian, and a short gradient would drown in that.
         """
         lengths = gramian.diagonal().clamp(min=0).sqrt()
-        lengths = torch.where(lengths > 0, lengths, torch.ones(()))
+        longest = lengths.max() if bool(lengths.max() > 0) else torch.ones(())
+        lengths = torch.where(lengths > 0, lengths, longest)
         lengths, whole = lengths / lengths.max(), lengths.max()
         unit = gramian / whole**2 / lengths[:, None] / lengths
         weights: Tensor = projecting(lengths)(unit)

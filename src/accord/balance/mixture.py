@@ -45,16 +45,18 @@ class Mixture(nn.Module):
         progress: float,
         parameters: list[nn.Parameter],
         look: bool = False,
+        align_alone: bool = False,
     ) -> Tensor:
         """Fills the gradients of `parameters` and of the rules; returns the loss they belong to.
 
-        `look`: note the gradients' norms and cosine for telemetry.
+        `look`: note the gradients' norms and cosine for telemetry. `align_alone`: an alignment
+        stage, ∇ = Σ_t ∇L_t, in which all rules rest.
         """
         total_local = torch.stack(list(local.values())).sum()
         moments = {}
         for name, weigher in self.weighers.items():
             gradients = None
-            if look or weigher.wants_gradients:
+            if look or (weigher.wants_gradients and not align_alone):
                 gradients = shared_gradients(total_local, align[name], parameters)
             if look and gradients:
                 self._looks[name].append(gradients.summary())
@@ -65,6 +67,10 @@ class Mixture(nn.Module):
                 terms={term: loss.detach() for term, loss in local.items()},
                 gradients=gradients,
             )
+        if align_alone:
+            total = torch.stack(list(align.values())).sum()
+            total.backward()  # type: ignore[no-untyped-call]
+            return total.detach()
         weights = {name: w.weigh(moments[name]) for name, w in self.weighers.items()}
         total = _local_weight(weights) * total_local
         for name, chosen in weights.items():
@@ -78,26 +84,39 @@ class Mixture(nn.Module):
         return total.detach()
 
     def dials(
-        self, means: Mapping[str, tuple[float, float]], progress: float
+        self,
+        means: Mapping[str, tuple[float, float]],
+        progress: float,
+        align_alone: bool = False,
     ) -> dict[str, float | None]:
         """Telemetry of an epoch that ended at `progress`; `means`: term → (L_loc, L_al) of it.
 
-        With several alignment terms each name is prefixed with its term's.
+        With several alignment terms each name is prefixed with its term's. Rules that rest have
+        nothing to tell.
         """
         if not means:
             return dict.fromkeys((*DIALS, *GRADIENTS))
         found: dict[str, float | None] = {}
         for name, weigher in self.weighers.items():
             prefix = f"{name.replace('-', '_')}_" if len(means) > 1 else ""
-            readings = weigher.readings(progress)
-            values = {dial: getattr(readings, dial, None) for dial in DIALS}
-            values["lambda_star"] = _finite(weigher.equilibrium(*means[name], progress))
+            values = dict.fromkeys(DIALS)
+            if not align_alone:
+                values = _values(weigher, means[name], progress)
             looks = self._looks[name]
             seen = torch.stack(looks).mean(dim=0).tolist() if looks else [None] * len(GRADIENTS)
             values |= dict(zip(GRADIENTS, seen, strict=True))
             looks.clear()
             found |= {prefix + dial: value for dial, value in values.items()}
         return found
+
+
+def _values(
+    weigher: Weigher, losses: tuple[float, float], progress: float
+) -> dict[str, float | None]:
+    """A rule's dials by name."""
+    readings = weigher.readings(progress)
+    values = {dial: getattr(readings, dial, None) for dial in DIALS}
+    return {**values, "lambda_star": _finite(weigher.equilibrium(*losses, progress))}
 
 
 def _local_weight(weights: Mapping[str, Weights]) -> Tensor | float:

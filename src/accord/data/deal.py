@@ -83,8 +83,24 @@ def make_deal(dataset: Dataset, data: DataConfig, config: PartitionConfig, seed:
     chosen = _split(dataset, data, seed)
     labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
     columns = {name: column[chosen.train] for name, column in dataset.train.columns.items()}
+    if config.column:
+        _refuse_emptied_client(dataset, chosen, config.column)
     partition = make_partition(labels, len(chosen.classes), config, seed, columns)
     return Deal(dataset, data, seed, chosen, partition)
+
+
+def _refuse_emptied_client(dataset: Dataset, chosen: Split, column: str) -> None:
+    """A client whose every image became public or validation would vanish without a word."""
+    values = dataset.train.columns.get(column)
+    if values is None:
+        return  # the scheme says which columns there are
+    taken = np.concatenate([chosen.public, chosen.validation])
+    gone = sorted(set(values[taken].tolist()) - set(values[chosen.train].tolist()))
+    if gone:
+        raise AccordError(
+            f"'public' and 'validation' take every image of client {gone[0]!r} (column "
+            f"{column!r}). Use smaller fractions, or leave that client's images out."
+        )
 
 
 def open_deal(path: Path) -> Deal:
@@ -98,9 +114,14 @@ def open_deal(path: Path) -> Deal:
 
 def deal_key(dataset: Dataset, data: DataConfig, config: PartitionConfig, seed: int) -> str:
     """Names a deal: the content of the source and everything that decides who gets what."""
+    text = f"{split_key(dataset, data, seed)} {config.model_dump_json()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def split_key(dataset: Dataset, data: DataConfig, seed: int) -> str:
+    """Names a split, and so the public images: everything but how the rest is dealt out."""
     # Not the path: the cache's name stands for the content, wherever that is.
-    data_text = data.model_dump_json(exclude={"path"})
-    text = f"{dataset.folder.name} {data_text} {config.model_dump_json()} {seed}"
+    text = f"{dataset.folder.name} {data.model_dump_json(exclude={'path'})} {seed}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

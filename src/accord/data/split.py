@@ -70,6 +70,8 @@ def split(
     labels = dataset.train.labels
     train = _limited(train, labels, train_limit, "train_limit")
     test = _limited(test, _measured_part(dataset).labels, test_limit, "test_limit")
+    if 0 < public < 1:
+        _refuse_emptied_class(dataset, labels[train], public)
     shared, train = _take(train, labels, public, numpy_generator(seed, "public"), "public")
     rng = numpy_generator(seed, "validation")
     held_out, train = _take(train, labels, validation, rng, "validation")
@@ -137,6 +139,19 @@ def _take(
         return part[:0], part
     taken, rest = stratified_split(labels[part], fraction, rng, key)
     return part[taken], part[rest]
+
+
+def _refuse_emptied_class(dataset: Dataset, labels: Labels, public: float) -> None:
+    """A class that the public set would take whole leaves the clients nothing to learn."""
+    present, counts = np.unique(labels, return_counts=True)
+    emptied = np.flatnonzero(np.round(public * counts) >= counts)
+    if len(emptied):
+        first = emptied[0]
+        raise AccordError(
+            f"'public': {public} of the {counts[first]:,} training images of class "
+            f"{dataset.classes[present[first]]!r} leaves clients none of it. Use a smaller "
+            "fraction or more images."
+        )
 
 
 def balanced_subset(labels: Labels, limit: int, key: str = "limit") -> Indices:

@@ -1,4 +1,4 @@
-"""What workers do: train a client, merge uploads into one net, measure a block of test images.
+"""What workers do: train a client, encode public images, merge uploads, measure test images.
 
 A job is plain JSON that names files; what it makes is files and a small JSON answer. So a job
 gives the same result in this process, in a worker, and when it is done again after a crash.
@@ -20,10 +20,11 @@ from accord.client import Precision, Training
 from accord.data.deal import Deal, open_deal
 from accord.errors import AccordError, ClientError
 from accord.fusion.base import Merge, fusions
-from accord.messages import Briefing, State
+from accord.messages import Briefing, Features, FeaturesHeader, State
 from accord.parts import make_part
 from accord.registry import Registry
 from accord.server import measure_block
+from accord.teacher import encode
 from accord.uploads import UploadFiles
 
 Args = dict[str, Any]
@@ -87,9 +88,10 @@ def _deal(path: str) -> Deal:
 
 @kinds.register("train")
 def train_client(args: Args, tell: Tell) -> Args:
-    """Trains one client to the end, from where a former run left it."""
+    """Trains one client, or the teacher, to the end, from where a former run left it."""
     briefing, state_path = _briefing(args["briefing"]), Path(args["state"])
-    data = _deal(args["deal"]).client(args["index"])
+    deal, index = _deal(args["deal"]), args["index"]
+    data = deal.part("public") if index is None else deal.client(index)
     precision = Precision(torch.device(args["device"]), args["autocast"], args["compile"])
     training = Training(data, briefing, args["client"], precision)
     state = _usable_state(state_path, briefing, args["uploads"])
@@ -133,6 +135,18 @@ def _throttled(training: Training, tell: Tell) -> Callable[[float], None]:
             tell({"share": (training.epoch + share) / training.budget.epochs})
 
     return tell_share
+
+
+@kinds.register("encode")
+def encode_public(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - quick
+    """Every public image as a unit feature, through a teacher's or an earlier trial's nets."""
+    files = UploadFiles(args["files"], _briefing(args["briefing"]))
+    rows = encode(files, _deal(args["deal"]).part("public"), args["device"])
+    if not bool(torch.isfinite(rows.features).all()):
+        raise ClientError("it gave features that are NaN or infinite. Lower budget.lr.")
+    header = FeaturesHeader(briefing=files.briefing.digest)
+    Features(header, {"features": rows.features, "labels": rows.labels}).save(Path(args["to"]))
+    return {}
 
 
 @kinds.register("merge")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from accord.engines.jobs import Job
 from accord.engines.pool import Message, Pool
-from accord.engines.trialrun import TrialRun
+from accord.engines.run import Run
 from accord.errors import AccordError
 
 
@@ -17,15 +17,15 @@ class Watcher(Protocol):
     """Someone who looks on: a progress display, or nobody."""
 
     def tell(self, line: str) -> None: ...
-    def watching(self, runs: list[TrialRun]) -> AbstractContextManager[None]: ...
-    def started(self, run: TrialRun, job: Job) -> None: ...
-    def news(self, run: TrialRun, job: Job, share: float) -> None: ...
-    def ended(self, run: TrialRun, job: Job, failure: str | None) -> None: ...
-    def finished(self, run: TrialRun) -> None: ...
+    def watching(self, runs: Sequence[Run]) -> AbstractContextManager[None]: ...
+    def started(self, run: Run, job: Job) -> None: ...
+    def news(self, run: Run, job: Job, share: float) -> None: ...
+    def ended(self, run: Run, job: Job, failure: str | None) -> None: ...
+    def finished(self, run: Run) -> None: ...
 
 
 def execute(
-    runs: list[TrialRun], pool: Pool, watcher: Watcher, on_result: Callable[[], object]
+    runs: Sequence[Run], pool: Pool, watcher: Watcher, on_result: Callable[[], object]
 ) -> None:
     """Takes every run to its end. A client that fails fails its trial; all others still train, so
     that a second try has less to do.
@@ -34,16 +34,14 @@ def execute(
 
     A trial's clients need not wait for the trial before: no core is idle while there is work.
     """
-    owners: dict[int, TrialRun] = {}
+    owners: dict[int, Run] = {}
     waiting = deque(run for run in runs if not run.over)
     while waiting:
         for run in list(waiting):
             run.advance()
             if run.over:
                 waiting.remove(run)
-                if run.twin is not None:
-                    run.twin.followers -= 1
-                    run.twin.tidy()
+                run.close()
                 on_result()
                 watcher.finished(run)
                 continue
@@ -59,7 +57,7 @@ def execute(
             pool.hear(lambda message: _hear(owners[id(message.job)], message, watcher))
 
 
-def _hear(run: TrialRun, message: Message, watcher: Watcher) -> None:
+def _hear(run: Run, message: Message, watcher: Watcher) -> None:
     job, body = message.job, message.body
     if message.kind == "news":
         if "event" in body:
@@ -86,7 +84,9 @@ def _hear(run: TrialRun, message: Message, watcher: Watcher) -> None:
 
 
 def _subject(job: Job) -> str:
-    return f"client {job.args['client']}" if job.kind == "train" else f"the {job.kind} step"
+    if job.kind != "train":
+        return f"the {job.kind} step"
+    return "the teacher" if job.args["index"] is None else f"client {job.args['client']}"
 
 
 def _explained(body: dict[str, Any]) -> str:

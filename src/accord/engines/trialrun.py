@@ -1,50 +1,31 @@
-"""One trial on its way: brief → train every client → merge → measure → record.
-
-A `TrialRun` hands out the jobs that can be done now and takes their results. It keeps nothing
-that matters in memory: what is finished is read off the files, so a run that was killed goes on
-where it stopped.
-"""
+"""One trial on its way: brief → train every client → merge → measure → record."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
-import torch
-
-from accord.data.deal import Deal
 from accord.engines.jobs import Job
-from accord.engines.measuring import Measuring
-from accord.errors import AccordError
-from accord.messages import Upload
-from accord.record import Record, TrialFolder
+from accord.engines.measuring import FORWARD, Measuring
+from accord.engines.run import Run, choose_device
+from accord.engines.teacherrun import TeacherRun
 from accord.server import brief
-from accord.study import Options, Trial
 from accord.versions import versions
 
 
 @dataclass
-class TrialRun:
-    """A trial, its folder, and how far it is."""
+class TrialRun(Run):
+    """A trial, and whom it waits for."""
 
-    trial: Trial
-    folder: TrialFolder
-    training_key: str  # trials with the same key train alike
-    deal: Deal
-    deal_path: Path
-    twin: TrialRun | None = None  # an earlier trial of this run that trains alike
-    followers: int = 0  # later trials that still need this one's uploads
-    stage: Literal["new", "train", "merge", "measure", "finished", "failed"] = "new"
-    ready: deque[Job] = field(default_factory=deque)
-    pending: int = 0
-    failures: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    peak_memory: int = 0
+    kind: ClassVar[str] = "trial"
+    training_key: str = field(kw_only=True)  # trials with the same key train alike
+    twin: TrialRun | None = field(default=None, kw_only=True)  # an earlier one that trains alike
+    teacher: TeacherRun | None = field(default=None, kw_only=True)  # whose features are its bank
+    followers: int = field(default=0, kw_only=True)  # later trials that still need its uploads
 
     @cached_property
     def measuring(self) -> Measuring:
@@ -57,10 +38,6 @@ class TrialRun:
     @property
     def epochs(self) -> tuple[int, ...]:
         return self.measuring.epochs
-
-    @property
-    def over(self) -> bool:
-        return self.stage in ("finished", "failed")
 
     def untrained(self) -> list[int]:
         """Clients (by index) that lack an upload; a finished trial keeps only the last ones."""
@@ -77,15 +54,16 @@ class TrialRun:
         images = int(self.deal.partition.label_counts[index].sum())
         return float(images * self.trial.setup.budget.epochs * self.trial.recipe.views)
 
-    def save_deal(self, record: Record) -> None:
-        """Writes who holds which images, for workers and for those who come after."""
-        record.keep_data(self.deal.data, self.deal.dataset.folder.name)
-        self.deal.save(self.deal_path)
+    def work(self) -> float:
+        training = 0.0
+        if self.twin is None:
+            training = sum(self.training_size(index) for index in self.untrained())
+        images = len(self.deal.part("test")) + len(self.deal.part("validation"))
+        return training + images * len(self.clients) * len(self.measuring.missing()) * FORWARD
 
     # --- the way -------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Moves to the next stage as long as nothing of this one is left."""
         while not self.over and not self.ready and not self.pending:
             if self.failures:
                 self._end("failed")
@@ -93,14 +71,15 @@ class TrialRun:
                 if not self._start():
                     return
             elif self.stage == "train":
-                self._write_events()
+                last = [self.measuring.upload(client, self.epochs[-1]) for client in self.clients]
+                self.write_events(dict(enumerate(last)))
                 self.ready.extend(self.measuring.merge_jobs())
                 self.stage = "merge"
             elif self.stage == "merge":
                 self.remarks += self.measuring.remarks()
                 device = choose_device(self.trial.options.device, self.clients[0])
                 jobs = self.measuring.measure_jobs(device)
-                self.ready.extend(self._with_deal(job) for job in jobs)
+                self.ready.extend(self.with_deal(job) for job in jobs)
                 self.stage = "measure"
             else:
                 self.measuring.write()
@@ -108,17 +87,24 @@ class TrialRun:
                 self.tidy()
 
     def take(self, job: Job, result: dict[str, Any]) -> None:
-        self.peak_memory = max(self.peak_memory, result.pop("peak_memory", 0))
+        super().take(job, result)
         self.measuring.take(job, result)
 
-    def _start(self) -> bool:
-        """Writes the briefing and plans training; False while the twin is still at it."""
+    def close(self) -> None:
         if self.twin is not None:
-            if self.twin.stage in ("new", "train"):
-                return False
-            if self.twin.stage == "failed" and self.untrained():
-                self.failures.append(f"trains like {self.twin.folder.id}, which failed")
-        self._write_briefing()
+            self.twin.followers -= 1
+            self.twin.tidy()
+
+    def _start(self) -> bool:
+        """Writes the briefing and plans training; False while teacher or twin are still at it."""
+        if self.teacher is not None and not self.teacher.over:
+            return False
+        if self.twin is not None and self.twin.stage in ("new", "train"):
+            return False
+        self.failures += self._failed_before()
+        if not self.failures:
+            public = self.teacher.rows() if self.teacher else None
+            self.write_briefing(brief(self.trial, self.deal, public))
         if self.twin is not None and not self.failures:
             self._link_uploads(self.twin)
         order = sorted(self.untrained(), key=self.training_size, reverse=True)
@@ -130,16 +116,12 @@ class TrialRun:
         self.stage = "train"
         return True
 
-    def _write_briefing(self) -> None:
-        briefing = brief(self.trial, self.deal)
-        path = self.folder.briefing
-        if not path.exists():
-            briefing.save(path)
-        elif path.read_bytes() != briefing.to_bytes():
-            raise AccordError(
-                f"{path} is not what this version of Accord sends for the same study, or it is "
-                "damaged. Delete the trial's folder, or use another --out."
-            )
+    def _failed_before(self) -> list[str]:
+        if self.teacher is not None and self.teacher.stage == "failed":
+            return [f"its teacher {self.teacher.folder.id} failed"]
+        if self.twin is not None and self.twin.stage == "failed" and self.untrained():
+            return [f"trains like {self.twin.folder.id}, which failed"]
+        return []
 
     def _link_uploads(self, twin: TrialRun) -> None:
         """Takes over the uploads of a trial that trained alike: same briefing, same bytes."""
@@ -151,31 +133,9 @@ class TrialRun:
                     _link(source, target)
 
     def _training_job(self, index: int) -> Job:
-        client, options = self.clients[index], self.trial.options
-        device = choose_device(options.device, client)
-        args = {
-            "briefing": str(self.folder.briefing),
-            "client": client,
-            "index": index,
-            "uploads": {str(e): str(self.measuring.upload(client, e)) for e in self.epochs},
-            "state": str(self.folder.state(client)),
-            "device": device,
-            "autocast": use_autocast(options, client),
-            # Compiling costs more than a study's steps save.
-            "compile": False if options.compile == "auto" else options.compile,
-        }
-        return self._with_deal(Job("train", args, self.training_size(index)))
-
-    def _with_deal(self, job: Job) -> Job:
-        return Job(job.kind, {**job.args, "deal": str(self.deal_path)}, job.size)
-
-    def _write_events(self) -> None:
-        """events.jsonl, whole and in order, from the telemetry in the uploads."""
-        events = []
-        for index, client in enumerate(self.clients):
-            header = Upload.load(self.measuring.upload(client, self.epochs[-1])).header
-            events += [{"client": index, **event} for event in header.telemetry]
-        self.folder.write_events(events)
+        client = self.clients[index]
+        uploads = {epoch: self.measuring.upload(client, epoch) for epoch in self.epochs}
+        return self.training_job(client, index, uploads, self.training_size(index))
 
     def tidy(self) -> None:
         """Removes what only an unfinished trial, or one that trains alike, needs."""
@@ -188,7 +148,7 @@ class TrialRun:
 
     # --- the record ----------------------------------------------------------------------------
 
-    def _end(self, stage: Literal["finished", "failed"]) -> None:
+    def _end(self, stage: str) -> None:
         self._write_info(stage)
         self.stage = stage
 
@@ -212,9 +172,10 @@ class TrialRun:
                 "label_counts": partition.label_counts.tolist(),
                 "sources": partition.sources,
                 "classes": self.deal.classes,
-                "download_bytes": self.folder.briefing.stat().st_size * len(self.clients),
+                "download_bytes": self._download_bytes(),
                 "peak_memory_bytes": max(self.peak_memory, old.get("peak_memory_bytes") or 0),
                 "training": self.training_key,
+                "teacher": self.teacher.folder.id if self.teacher else None,
                 "config": {
                     **setup,
                     "recipe": trial.recipe.model_dump(mode="json"),
@@ -225,21 +186,9 @@ class TrialRun:
             }
         )
 
-
-def choose_device(asked: str | dict[int | str, str], client: str) -> str:
-    """The device of a client: as asked, or the best this machine has."""
-    if isinstance(asked, dict):
-        asked = {str(name): device for name, device in asked.items()}.get(client, "auto")
-    if asked == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return asked
-
-
-def use_autocast(options: Options, client: str) -> bool:
-    """As asked; by default where it pays, on CUDA."""
-    if options.autocast == "auto":
-        return choose_device(options.device, client).startswith("cuda")
-    return options.autocast
+    def _download_bytes(self) -> int | None:
+        path = self.folder.briefing
+        return path.stat().st_size * len(self.clients) if path.exists() else None
 
 
 def _link(source: Path, target: Path) -> None:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from accord.config import Config
 from accord.errors import AccordError
 from accord.objective.negatives import Rows
+from accord.objective.reference import Reference
 from accord.parts import make_part
 from accord.registry import Registry
 
@@ -24,8 +25,9 @@ class Batch:
 
     `features` f is (V·B, d), `logits` (V·B, C), `labels` y (V·B). `prototypes` P is (C, d), the
     head's weight, `first_prototypes` P₀ its value before the first step; `anchors` A is (C, d) or
-    None; `held` marks the classes the client has; `queue` holds its past features, where a term
-    asks for them; `progress` p ∈ [0, 1) is over all local training.
+    None; `held` marks the classes the client has; `queue` holds its past features, `bank` public
+    ones, where a term asks for them, and `reference` is what that bank says of the client's own
+    mix of classes; `progress` p ∈ [0, 1) is over all local training.
     """
 
     features: Tensor
@@ -36,6 +38,8 @@ class Batch:
     anchors: Tensor | None = None
     first_prototypes: Tensor | None = None
     queue: Rows | None = None
+    bank: Rows | None = None
+    reference: Reference | None = None
     progress: float = 0.0
 
     @cached_property
@@ -53,6 +57,10 @@ class Term(Config, ABC):
     def queue_size(self) -> int:
         """How many of the client's past features the term wants to see in `batch.queue`."""
         return 0
+
+    def uses_bank(self) -> bool:
+        """Whether the term needs the public features of a briefing."""
+        return False
 
 
 class Anchors(Config, ABC):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from accord.errors import AccordError
 from accord.objective.base import Batch, Term, terms
 from accord.objective.negatives import Pull, Rows, hardest, hardness_of, outside
 
@@ -16,7 +19,7 @@ class Contrast(Term):
     """SupCon(z; τ): images of a class attract, all others repel.
 
     L = mean_i −1/|P(i)| Σ_{p ∈ P(i)} log( exp(z_i·z_p/τ) / Σ_a w_ia exp(z_i·z_a/τ) ),
-    P(i) = the other rows with i's label, a over all rows but i, and over those of the queue.
+    P(i) = the other rows with i's label, a over all rows but i, and over those of queue and bank.
     A row without positives does not count. w = 1 unless an option below says otherwise; it is a
     constant to the gradient.
     """
@@ -24,6 +27,10 @@ class Contrast(Term):
     temperature: float = Field(0.07, ge=1e-3, description="τ; note 000 used 0.5")
     queue: int = Field(
         0, ge=0, description="past features of the client, of other classes, that also repel"
+    )
+    bank: Literal["none", "others", "all"] = Field(
+        "none",
+        description="public features that also repel: those of other classes, or all",
     )
     hardness: float = Field(
         0.0, ge=0, description="β: negatives weigh ∝ exp(β·similarity), with mean 1 (2010.04592)"
@@ -40,8 +47,7 @@ class Contrast(Term):
         itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
         positive = (y[:, None] == y[None, :]) & ~itself
         similarity = (z @ z.T / self.temperature).masked_fill(itself, -torch.inf)
-        past = self._past(batch)
-        denominator = self._denominator(z, y, similarity, past)
+        denominator = self._denominator(z, y, similarity, self._outside(batch))
         # The diagonal is −inf: it must be replaced, not multiplied by zero.
         pulled = (similarity - denominator[:, None]).masked_fill(~positive, 0).sum(dim=1)
         count = positive.sum(dim=1)
@@ -50,37 +56,46 @@ class Contrast(Term):
     def queue_size(self) -> int:
         return self.queue
 
-    def _denominator(self, z: Tensor, y: Tensor, similarity: Tensor, past: Rows | None) -> Tensor:
+    def uses_bank(self) -> bool:
+        return self.bank != "none"
+
+    def _outside(self, batch: Batch) -> list[Rows]:
+        """What repels besides the batch: the latest of the queue, and the bank."""
+        found = []
+        if self.queue and batch.queue is not None:
+            past = batch.queue
+            found.append(Rows(past.features[-self.queue :], past.labels[-self.queue :]))
+        if self.bank != "none":
+            if batch.bank is None:
+                raise AccordError("the term 'contrast' needs a bank in the briefing.")
+            bank = batch.bank
+            found.append(Rows(bank.features, bank.labels, own_class=self.bank == "all"))
+        return [rows for rows in found if len(rows)]
+
+    def _denominator(self, z: Tensor, y: Tensor, similarity: Tensor, sources: list[Rows]) -> Tensor:
         """log Σ_a w_ia exp(z_i·z_a/τ)."""
         negative = y[:, None] != y[None, :]
-        own, other = self._class_bias(y, past)
+        own, other = self._class_bias(y, sources)
         logits = similarity + torch.where(negative, other[y][None, :], own[y][None, :])
-        shift = self._mean_log_weight(z, y, past)
+        shift = self._mean_log_weight(z, y, sources)
         if self.hardness:
             # similarity·τ is the cosine; the weights are constants.
             log_weight = self.hardness * self.temperature * similarity.detach() - shift[:, None]
             logits = torch.where(negative, logits + log_weight, logits)
         parts = [logits.logsumexp(dim=1)]
-        if past is not None:
-            pull = Pull(self.temperature, self.hardness, own_class=False, bias=other)
-            parts.append(outside(z, y, past, pull) - shift)
+        pull = Pull(self.temperature, self.hardness, bias=other)
+        parts += [outside(z, y, rows, pull) - shift for rows in sources]
         if self.synthetic:
-            parts.append(self._made_up(z, y, past) - shift)
+            parts.append(self._made_up(z, y, sources) - shift)
         return torch.stack(parts).logsumexp(dim=0) if len(parts) > 1 else parts[0]
 
-    def _past(self, batch: Batch) -> Rows | None:
-        """The latest `queue` of the client's past features."""
-        if not self.queue or batch.queue is None or not len(batch.queue):
-            return None
-        return Rows(batch.queue.features[-self.queue :], batch.queue.labels[-self.queue :])
+    def _class_bias(self, y: Tensor, sources: list[Rows]) -> tuple[Tensor, Tensor]:
+        """log of the weight of a row, by its class: where it attracts, and where it repels.
 
-    def _class_bias(self, y: Tensor, past: Rows | None) -> tuple[Tensor, Tensor]:
-        """log of the weight of a row, by its class: where it is the image's own, and where not.
-
-        Balanced, every class weighs as much as all of them do on average. Past features of the
-        own class do not count, those of others do.
+        Balanced, every class weighs as much as all of them do on average. Rows from outside the
+        batch only repel.
         """
-        labels = y if past is None else torch.cat([y, past.labels])
+        labels = torch.cat([y, *(rows.labels for rows in sources)])
         size = int(labels.max()) + 1
         here, all_of_it = (torch.bincount(rows, minlength=size).float() for rows in (y, labels))
         if not self.balanced:
@@ -88,20 +103,19 @@ class Contrast(Term):
         mean = all_of_it[all_of_it > 0].mean()
         return (mean / here.clamp(min=1)).log(), (mean / all_of_it.clamp(min=1)).log()
 
-    def _mean_log_weight(self, z: Tensor, y: Tensor, past: Rows | None) -> Tensor:
+    def _mean_log_weight(self, z: Tensor, y: Tensor, sources: list[Rows]) -> Tensor:
         """log of the mean of exp(β·cosine) over an image's negatives; 0 without β, or negatives."""
         if not self.hardness:
             return z.new_zeros(len(z))
         total, count = hardness_of(z.detach(), y, Rows(z.detach(), y), self.hardness)
-        if past is not None:
-            more, others = hardness_of(z.detach(), y, past, self.hardness)
+        for rows in sources:
+            more, others = hardness_of(z.detach(), y, rows, self.hardness)
             total, count = torch.logaddexp(total, more), count + others
         return torch.where(count > 0, total - count.clamp(min=1).log(), torch.zeros_like(total))
 
-    def _made_up(self, z: Tensor, y: Tensor, past: Rows | None) -> Tensor:
+    def _made_up(self, z: Tensor, y: Tensor, sources: list[Rows]) -> Tensor:
         """log Σ over the normalised means of neighbours among the hardest negatives."""
-        sources = [Rows(z.detach(), y), *([past] if past is not None else [])]
-        found = hardest(z, y, sources, self.synthetic + 1)
+        found = hardest(z, y, [Rows(z.detach(), y), *sources], self.synthetic + 1)
         missing = found.square().sum(dim=2) == 0
         made = F.normalize(found[:, :-1] + found[:, 1:], dim=2)
         cosine = (z[:, None, :] * made).sum(dim=2)

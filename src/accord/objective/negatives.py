@@ -18,10 +18,14 @@ CHUNK = 4096  # rows of a bank at a time
 
 @dataclass(frozen=True)
 class Rows:
-    """Unit features with labels to contrast against: constants, no gradient reaches them."""
+    """Unit features with labels to contrast against: constants, no gradient reaches them.
+
+    `own_class`: they repel images of their own class as well.
+    """
 
     features: Tensor
     labels: Tensor
+    own_class: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -30,26 +34,24 @@ class Rows:
         for start in range(0, len(self), CHUNK):
             yield self.features[start : start + CHUNK], self.labels[start : start + CHUNK]
 
+    def negative(self, y: Tensor, labels: Tensor) -> Tensor:
+        """Which of the rows with these `labels` repel which anchor, (anchors, rows)."""
+        if self.own_class:
+            return torch.ones(len(y), len(labels), dtype=torch.bool, device=y.device)
+        return y[:, None] != labels[None, :]
+
 
 @dataclass(frozen=True)
 class Pull:
-    """How much each outside row weighs: log w = `bias`[label] + `hardness`·cosine, −∞ if left out.
-
-    `own_class`: rows with the anchor's own label count as well.
-    """
+    """How much each outside row weighs: log w = `bias`[label] + `hardness`·cosine."""
 
     temperature: float
     hardness: float
-    own_class: bool
     bias: Tensor  # per class
 
-    def logits(self, z: Tensor, y: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    def logits(self, z: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """cosine/τ + log w of every (anchor, row)."""
-        cosine = z @ features.T
-        found = cosine * (1 / self.temperature + self.hardness) + self.bias[labels]
-        if self.own_class:
-            return found
-        return found.masked_fill(y[:, None] == labels[None, :], -torch.inf)
+        return z @ features.T * (1 / self.temperature + self.hardness) + self.bias[labels]
 
 
 def outside(z: Tensor, y: Tensor, rows: Rows, pull: Pull) -> Tensor:
@@ -63,7 +65,8 @@ class _Outside(torch.autograd.Function):
     def forward(ctx: Any, z: Tensor, y: Tensor, rows: Rows, pull: Pull) -> Tensor:
         total = z.new_full((len(z),), -torch.inf)
         for features, labels in rows.chunks():
-            total = torch.logaddexp(total, pull.logits(z, y, features, labels).logsumexp(dim=1))
+            logits = _counted(pull.logits(z, features, labels), rows, y, labels)
+            total = torch.logaddexp(total, logits.logsumexp(dim=1))
         ctx.save_for_backward(z, y, total)
         ctx.rows, ctx.pull = rows, pull
         return total
@@ -76,21 +79,25 @@ class _Outside(torch.autograd.Function):
         finite = total.masked_fill(total.isinf(), 0)
         slope = torch.zeros_like(z)
         for features, labels in rows.chunks():
-            share = (pull.logits(z, y, features, labels) - finite[:, None]).exp()
-            slope += share @ features
+            logits = _counted(pull.logits(z, features, labels), rows, y, labels)
+            slope += (logits - finite[:, None]).exp() @ features
         steep = gradients[0].masked_fill(total.isinf(), 0) / pull.temperature
         return slope * steep[:, None], None, None, None
 
 
+def _counted(logits: Tensor, rows: Rows, y: Tensor, labels: Tensor) -> Tensor:
+    """−∞ where a row does not repel an anchor."""
+    return logits if rows.own_class else logits.masked_fill(~rows.negative(y, labels), -torch.inf)
+
+
 def hardness_of(z: Tensor, y: Tensor, rows: Rows, hardness: float) -> tuple[Tensor, Tensor]:
-    """(log Σ exp(β·cosine), count) over the rows of other classes, of each anchor; no gradient."""
+    """(log Σ exp(β·cosine), count) over the rows that repel each anchor; no gradient."""
     total, count = z.new_full((len(z),), -torch.inf), z.new_zeros(len(z))
     with torch.no_grad():
         for features, labels in rows.chunks():
-            own = y[:, None] == labels[None, :]
-            weights = (hardness * (z @ features.T)).masked_fill(own, -torch.inf)
+            weights = _counted(hardness * (z @ features.T), rows, y, labels)
             total = torch.logaddexp(total, weights.logsumexp(dim=1))
-            count += (~own).sum(dim=1)
+            count += rows.negative(y, labels).sum(dim=1)
     return total, count
 
 

@@ -1,0 +1,106 @@
+"""A teacher on its way: brief → train on the public images → encode them.
+
+RUN/teachers/<id> then holds a briefing and an upload like a trial's, and features.safetensors:
+every public image, encoded. Trials that need the same teacher share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from accord.engines.jobs import Job
+from accord.engines.measuring import FORWARD
+from accord.engines.run import Run, choose_device
+from accord.messages import Features
+from accord.objective.negatives import Rows
+from accord.record import TrialFolder
+from accord.server import brief
+from accord.teacher import NAME, uploads_of
+from accord.versions import versions
+
+
+@dataclass
+class TeacherRun(Run):
+    """The public features of one seed; `source`: an earlier trial that encodes them instead."""
+
+    kind: ClassVar[str] = "teacher"
+    source: TrialFolder | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.features.exists():
+            self.stage = "finished"
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return (NAME,)
+
+    @property
+    def features(self) -> Path:
+        return self.folder.path / "features.safetensors"
+
+    @property
+    def upload(self) -> Path:
+        return self.folder.upload(NAME, self.trial.setup.budget.epochs, last=True)
+
+    @property
+    def images(self) -> int:
+        return len(self.deal.split.public)
+
+    def work(self) -> float:
+        trained = self.over or self.source is not None or self.upload.exists()
+        epochs = 0 if trained else self.trial.setup.budget.epochs
+        return self.images * (epochs + FORWARD)
+
+    def rows(self) -> Rows:
+        """The unit features of all public images, once it is finished."""
+        tensors = Features.load(self.features).tensors
+        return Rows(tensors["features"], tensors["labels"])
+
+    def advance(self) -> None:
+        while not self.over and not self.ready and not self.pending:
+            if self.failures:
+                self._end("failed")
+            elif self.stage == "new" and self.source is None:
+                self.write_briefing(brief(self.trial, self.deal))
+                if not self.upload.exists():
+                    uploads = {self.trial.setup.budget.epochs: self.upload}
+                    size = float(self.images * self.trial.setup.budget.epochs)
+                    self.ready.append(self.training_job(NAME, None, uploads, size))
+                self.stage = "train"
+            elif self.stage in ("new", "train"):
+                if self.source is None:
+                    self.write_events({None: self.upload})
+                self.ready.append(self._encoding_job())
+                self.stage = "encode"
+            else:
+                self._end("finished")
+
+    def _encoding_job(self) -> Job:
+        files = uploads_of(self.source or self.folder)
+        args = {
+            "briefing": str((self.source or self.folder).briefing),
+            "files": [str(path) for path in files.paths],
+            "to": str(self.features),
+            "device": choose_device(self.trial.options.device, NAME),
+        }
+        return self.with_deal(Job("encode", args, self.images * FORWARD * len(files)))
+
+    def _end(self, stage: str) -> None:
+        self.stage = stage
+        self.folder.write_info(self._info(stage))
+
+    def _info(self, status: str) -> dict[str, Any]:
+        return {
+            "id": self.folder.id,
+            "status": status,
+            "failures": self.failures,
+            "images": self.images,
+            "classes": self.deal.classes,
+            "seed": self.trial.seed,
+            "source": str(self.source.path) if self.source else None,
+            "peak_memory_bytes": self.peak_memory,
+            "config": self.trial.setup.model_dump(mode="json"),
+            "versions": versions(),
+        }

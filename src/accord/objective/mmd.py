@@ -1,0 +1,41 @@
+"""Maximum mean discrepancy to the bank (Gretton et al., 2012; for nets: 1502.02791)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from accord.errors import AccordError
+from accord.objective.base import Batch, Term, terms
+from accord.objective.reference import kernel
+
+
+@terms.register("mmd")
+class MaximumMeanDiscrepancy(Term):
+    """MMD²(z, bank): how far the client's features lie from the bank's, in every moment.
+
+    Σ_ij u_i u_j k(z_i, z_j) − 2 Σ_ib u_i w_b k(z_i, b) + Σ_ab w_a w_b k(a, b), u equal over the
+    batch's rows, w the bank's weights in the client's mix of classes. k: Gaussians of five widths
+    around the mean squared distance in the bank. It is 0 only where the two coincide.
+    """
+
+    def uses_bank(self) -> bool:
+        return True
+
+    def __call__(self, batch: Batch) -> Tensor:
+        if batch.reference is None:
+            raise AccordError("the term 'mmd' needs a bank in the briefing.")
+        reference, z = batch.reference, batch.directions
+        u = reference.row_weights(batch.labels)
+        found = u @ kernel(z, z, reference.spread) @ u + reference.self_similarity * u.sum()
+        for b, w in reference.chunks():
+            # Kept until the backward pass, the similarities to a large bank would fill the memory.
+            across: Tensor = checkpoint(
+                _across, z, b, u, w, reference.spread, use_reentrant=False, preserve_rng_state=False
+            )
+            found = found - 2 * across
+        return found
+
+
+def _across(z: Tensor, b: Tensor, u: Tensor, w: Tensor, spread: Tensor) -> Tensor:
+    return u @ kernel(z, b, spread) @ w
