@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import dials, memory, overhead, step, views
+from benchmarks import bank, dials, memory, overhead, step, views
 from benchmarks.figure import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "step": step.measure,
     "overhead": overhead.measure,
     "dials": dials.measure,
+    "bank": bank.measure,
     "memory": memory.measure,
     "views": views.measure,
 }

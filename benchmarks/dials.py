@@ -15,14 +15,13 @@ from statistics import median
 from typing import Any
 from unittest import mock
 
-import torch
-
 from accord.balance import mixture
 from accord.balance.gradients import Gradients
 from accord.client import Training
 from accord.data.deal import open_deal
 from accord.messages import Briefing
 from benchmarks.figure import Figure
+from benchmarks.turns import one_thread, ratio
 from benchmarks.workspace import random_images, ready_trial, workspace
 
 TARGET = 0.03
@@ -33,7 +32,7 @@ Clock = dict[str, float]
 
 def measure() -> list[Figure]:
     """Epochs of every recipe in turns, in CPU time of one thread, as clients train."""
-    with workspace() as folder, _one_thread():
+    with workspace() as folder, one_thread():
         clients = {recipe: _client(recipe, folder) for recipe in ("fafi", *RECIPES)}
         seconds: dict[str, list[float]] = {recipe: [] for recipe in clients}
         shares = []
@@ -50,26 +49,10 @@ def measure() -> list[Figure]:
     return [
         Figure(looked_at, f"{share:.2%} of a step", f"≤ {TARGET:.0%}", share <= TARGET),
         *(
-            Figure(f"  step of {recipe} against fafi", f"{_ratio(seconds, recipe):.3f} ×")
+            Figure(f"  step of {recipe} against fafi", f"{ratio(seconds, recipe):.3f} ×")
             for recipe in RECIPES
         ),
     ]
-
-
-def _ratio(seconds: dict[str, list[float]], recipe: str) -> float:
-    """Median over rounds, each held against the plain step of its own round."""
-    pairs = zip(seconds[recipe], seconds["fafi"], strict=True)
-    return median(one / plain for one, plain in pairs)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -23,12 +23,6 @@ from accord.randomness import numpy_generator
 USUAL_SIZE = 4096
 
 
-class TeacherConfig(Config):
-    """The server's own net: the clients', trained on the public images by cross-entropy."""
-
-    epochs: int = Field(20, ge=1, description="over the public images, with the study's budget")
-
-
 class BankConfig(Config):
     """Which public features a client is given."""
 
@@ -38,7 +32,9 @@ class BankConfig(Config):
     selection: Literal["balanced", "random"] = Field(
         "balanced", description="as equally many of each class as there are, or whatever comes"
     )
-    teacher: TeacherConfig = Field(TeacherConfig(), description="the net that encodes the images")
+    teacher_epochs: int = Field(
+        20, ge=1, description="of the clients' net on the public images, which it then encodes"
+    )
     source: str | None = Field(
         None, description="folder of an earlier trial whose fused features encode them instead"
     )

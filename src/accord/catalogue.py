@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accord.balance import balances
+from accord.bank import BankConfig
 from accord.config import Config
 from accord.data.datasets import Availability
 from accord.fusion import fusions
@@ -32,7 +33,7 @@ def show_recipe(name: str) -> RenderableType:
     alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
     rows = [
         (key, str(getattr(recipe, key)), Recipe.model_fields[key].description or "")
-        for key in ("views", "batches", "head", "pooled")
+        for key in ("views", "batches", "head", "pooled", "alignment_epochs")
     ]
     for key, kind, spec in parts(recipe):
         rows.append((key, "", summary(kind)))
@@ -54,6 +55,8 @@ def parts(recipe: Recipe) -> list[tuple[str, type[Config], dict[str, object]]]:
         balance = spec["balance"]
         found.append((f"align.{name}", terms.get(name), spec))
         found.append((f"align.{name}.balance", balances.get(balance["use"]), balance))
+    if recipe.bank:
+        found.append(("bank", BankConfig, recipe.bank.model_dump()))
     for spec in recipe.fusion:
         found.append((f"fusion {spec['as']}", fusions.get(spec["use"]), spec))
     return found

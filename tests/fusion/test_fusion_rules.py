@@ -30,10 +30,15 @@ def header(samples: int) -> UploadHeader:
     )
 
 
-def summary(counts: list[int], prototypes: list[list[float]]) -> Summary:
+def summary(
+    counts: list[int],
+    prototypes: list[list[float]],
+    class_means: list[list[float]] | None = None,
+) -> Summary:
     tensors = {
         "label_counts": torch.tensor(counts),
         "net.head.prototypes": torch.tensor(prototypes),
+        "class_means": torch.tensor(class_means or prototypes),
     }
     return Summary(header(sum(counts)), tensors)
 
@@ -97,6 +102,18 @@ def test_features_merges_prototypes_by_count_per_class() -> None:
     outputs = [Outputs(torch.tensor([[x, y]]), torch.zeros(1, 3))] * 2
     found = scores(rule("features", merge="count"), clients, outputs)
     assert_scores(found, [4 * x, y, 1 * x + 2 * y])
+
+
+def test_features_can_ask_for_the_nearest_class_mean_instead_of_the_heads() -> None:
+    # Class 0: (1·(4, 0) + 3·(0, 4))/4 = (1, 3). Class 1: client 1's alone, whatever 0 uploads.
+    clients = [
+        summary([1, 0], EYE, class_means=[[4.0, 0.0], [9.0, 9.0]]),
+        summary([3, 5], EYE, class_means=[[0.0, 4.0], [2.0, 0.0]]),
+    ]
+    x, y = 0.6, 0.8
+    outputs = [Outputs(torch.tensor([[x, y]]), torch.zeros(1, 2))] * 2
+    found = scores(rule("features", prototypes="means"), clients, outputs)
+    assert_scores(found, [(x + 3 * y) / 10**0.5, x])
 
 
 # --- outputs -----------------------------------------------------------------------------------

@@ -179,11 +179,11 @@ def peak():
 
 torch.set_num_threads(1)
 features, labels = torch.randn(1024, 512, requires_grad=True), torch.randint(10, (1024,))
-past = Rows(torch.randn(65536, 512).div_(512**0.5), torch.randint(10, (65536,)))
+bank = Rows(torch.randn(65536, 512).div_(512**0.5), torch.randint(10, (65536,)))
 P = torch.randn(10, 512)
-batch = Batch(features, features @ P.T, labels, P, torch.ones(10, dtype=torch.bool), queue=past)
+batch = Batch(features, features @ P.T, labels, P, torch.ones(10, dtype=torch.bool), bank=bank)
 before = peak()
-Contrast(queue=65536)(batch).backward()
+Contrast(bank="others")(batch).backward()
 print(peak() - before)
 """
 

@@ -37,6 +37,11 @@ class Summary:
     def prototypes(self) -> Tensor:
         return self.tensors["net.head.prototypes"]
 
+    @property
+    def class_means(self) -> Tensor:
+        """(C, d): the client's mean feature of each class, 0 where it holds none."""
+        return self.tensors["class_means"]
+
 
 @dataclass(frozen=True)
 class Outputs:
