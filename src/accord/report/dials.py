@@ -13,6 +13,7 @@ from accord.report.tables import plain_table
 from accord.telemetry import Event
 
 DEFAULT = ("lambda_raw", "lambda_effective", "loss_local", "loss_align")
+ACCURACIES = ("train_accuracy", "test_accuracy")
 LABELS, CELL = 36, 10  # columns of text that the labels and one value take
 
 
@@ -41,13 +42,21 @@ def show_dials(
 
 
 def events_of(trial: TrialFolder) -> list[Event]:
-    """A trial's telemetry, one event per client and epoch, also while it runs."""
+    """A trial's telemetry, one event per client and epoch, also while it runs.
+
+    After a checkpoint it is joined by what the client's own net was measured at.
+    """
     if not trial.events.exists():
         return []
+    measured = {
+        (client["client"], checkpoint["epoch"]): {key: client[key] for key in ACCURACIES}
+        for checkpoint in trial.measures()["checkpoints"]
+        for client in checkpoint["clients"]
+    }
     # The last line may still be on its way; an epoch done twice counts as done last.
     lines = trial.events.read_text("utf-8").split("\n")[:-1]
-    events = [json.loads(line) for line in lines]
-    return list({(event["client"], event["epoch"]): event for event in events}.values())
+    events = {(event["client"], event["epoch"]): event for event in map(json.loads, lines)}
+    return [{**event, **measured.get(at, {})} for at, event in events.items()]
 
 
 def _refuse_unknown(keys: Sequence[str], known: list[str]) -> None:
