@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from accord.messages import Upload
+from accord.record import TrialFolder
+from tests_support import same
 
 TIMED = ("seconds", "upload_bytes", "trial")  # uploads carry telemetry, which holds seconds
 
@@ -38,6 +40,32 @@ def modified(run_dir: Path) -> dict[str, int]:
     """When each upload was written."""
     paths = upload_files(run_dir)
     return {f"{p.parent.parent.name}/{p.name}": p.stat().st_mtime_ns for p in paths}
+
+
+def contents(run_dir: Path) -> dict[str, bytes]:
+    """Every file of a record, and what is in it."""
+    paths = (path for path in run_dir.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(run_dir)): path.read_bytes() for path in sorted(paths)}
+
+
+def teachers(run_dir: Path) -> list[TrialFolder]:
+    """The server's own nets."""
+    return [TrialFolder(path) for path in sorted(run_dir.glob("teachers/*"))]
+
+
+def assert_same_teachers(one: Path, two: Path) -> None:
+    """The same nets and public features, bit for bit; telemetry holds seconds."""
+    pairs = list(zip(teachers(one), teachers(two), strict=True))
+    assert pairs
+    for a, b in pairs:
+        assert a.id == b.id
+        (path,), (other,) = ([*x.path.glob("uploads/*")] for x in (a, b))
+        assert same(Upload.load(path).tensors, Upload.load(other).tensors)
+        for name in ("briefing.safetensors", "features.safetensors"):
+            assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
+        for x in (a, b):
+            assert x.info()["status"] == "finished"
+            assert x.events.exists()
 
 
 def hundred_classes(folder: Path) -> Path:

@@ -160,6 +160,111 @@ def test_an_encoder_too_narrow_for_its_anchors_gives_exit_code_2(
     assert not (tmp_path / "runs").exists()
 
 
+def bank_of(bank: str, use: str = "public-negatives") -> str:
+    return f"recipes=[{{use: {use}, bank: {bank}, as: mine}}]"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["recipes=[public-negatives]", "data.public=0"], "a bank needs public images, found none"),
+        (["recipes=[fafi, reference-mmd]", "data.public=0"], "recipe 'reference-mmd'"),
+        (["data.public=0.99"], "'public': 0.99 of the 15 training images of class '0'"),
+        ([bank_of("{size: 31}")], "at most the 30 public images there are; found 31"),
+        ([bank_of("{size: 9}")], "'bank.size': expected at least 10"),
+        ([bank_of("{size: 0}")], "'recipes.mine.bank.size'"),
+        ([bank_of("{size: many}")], "'recipes.mine.bank.size': expected a whole number"),
+        ([bank_of("{teacher_epochs: 0}")], "'recipes.mine.bank.teacher_epochs'"),
+        ([bank_of("{selection: best}")], "'recipes.mine.bank.selection'"),
+        ([bank_of("{sizes: 12}")], "unknown key 'recipes.mine.bank.sizes'"),
+        ([bank_of("12")], "'recipes.mine.bank'"),
+        ([bank_of("{source: none}")], "found no briefing with uploads in"),
+        ([bank_of("{source: 7}")], "'recipes.mine.bank.source'"),
+        ([bank_of("{size: 12}", "fafi")], "recipes.mine.bank: no term of the recipe uses it"),
+        (["recipes=[{use: fafi, alignment_epochs: 1}]"], "need a term in `align`; found none"),
+        (
+            ["recipes=[{use: bank-two-stage, alignment_epochs: 2, as: mine}]"],
+            "recipes.mine.alignment_epochs: expected fewer than budget.epochs = 2",
+        ),
+        (["recipes=[OursV6]", "budget.epochs=[2, 1]"], "fewer than budget.epochs = 1"),
+        (["recipes=[{use: OursV6, alignment_epochs: -1}]"], "alignment_epochs'"),
+        (["recipes=[{use: fafi, objective: {contrast: {bank: some}}}]"], "contrast.bank'"),
+    ],
+)
+def test_mistakes_about_a_bank_or_a_stage_give_exit_code_2_and_write_nothing(
+    study: Raw, tmp_path: Path, refused: Refused, words: list[str], said: str, file: Path
+) -> None:
+    study["data"]["public"] = 0.2
+    file.write_text(yaml.safe_dump(study))
+    refused("run", file, *words, "--workers", "1", said=said)
+    refused("run", file, *words, "--dry-run", said=said)
+    assert [path.name for path in tmp_path.iterdir()] == ["study.yaml"]
+
+
+def test_an_unknown_key_of_a_bank_is_told_with_the_nearest_known(
+    file: Path, refused: Refused
+) -> None:
+    refused("run", file, bank_of("{sizes: 12}"), said="did you mean 'size'")
+
+
+def test_a_bank_that_is_no_mapping_is_told_in_plain_words(file: Path, here: Here) -> None:
+    assert "BankConfig" not in here("run", file, bank_of("12")).error
+
+
+def test_a_teacher_that_diverges_gives_exit_code_1_and_the_rest_finishes(
+    study: Raw, file: Path, tmp_path: Path, here: Here
+) -> None:
+    """A weight decay of lr·30 multiplies weights at every step: a few are fine, 60 are not."""
+    study["data"]["public"] = 0.2
+    study["budget"] = {"epochs": 1, "batch": 64, "lr": 1.0, "weight_decay": 30.0, "momentum": 0.0}
+    taught = {"use": "public-negatives", "bank": {"teacher_epochs": 60}, "as": "taught"}
+    study |= {"recipes": [taught, "fafi"], "partition": {"alpha": 5.0, "clients": 2}}
+    file.write_text(yaml.safe_dump(study))
+    words = ("budget.clip=null", "--workers", "1", "--out", tmp_path / "r")
+    done = here("run", file, *words)
+    assert done.code == 1
+    said = " ".join(done.out.split())
+    assert "failed: teacher-s0-" in said
+    assert "the teacher: epoch" in said
+    assert "Lower budget.lr, or set budget.clip." in said
+    assert "failed: taught-a5-s0-" in said
+    assert "Traceback" not in done.out + done.error
+    assert [row["recipe"] for row in timeless(tmp_path / "r")] == ["fafi"]
+    later = here("results", tmp_path / "r")
+    assert "failed: taught-a5-s0-" in later.out
+
+
+def test_a_dry_run_counts_the_teacher_and_the_bank(
+    study: Raw, file: Path, tmp_path: Path, here: Here
+) -> None:
+    study["data"]["public"] = 0.2
+    names = ("public-negatives", "reference-coral", "bank-two-stage")
+    uses = [{"use": use, "bank": {"teacher_epochs": 1}, "as": use} for use in names]
+    file.write_text(yaml.safe_dump({**study, "recipes": ["fafi", *uses]}))
+    done = here("run", file, "--dry-run", "partition.alpha=[0.5,5.0]")
+    assert done.code == 0, done.error
+    lines = [line for line in done.out.splitlines() if "teacher-s0-" in line]
+    assert len(lines) == 1  # for three recipes and two skews
+    assert "trains on the public images" in lines[0]
+    assert lines[0].split()[1:3] == ["1", "30"]  # one client of 30 images
+    assert [path.name for path in tmp_path.iterdir()] == ["study.yaml"]
+    words = ("recipes=[fafi, public-negatives]", "data.public=0.6", "data.train_limit=1200")
+    fields = {
+        line.split()[0].rsplit("-", 3)[0]: line.split()
+        for line in here("run", file, "--dry-run", *words).out.splitlines()
+        if "-a0.5-s0-" in line
+    }
+    # 720 rows of 64 numbers and a label, for three clients: half a megabyte.
+    down = {name: float(words[-1]) for name, words in fields.items()}
+    assert down["public-negatives"] - down["fafi"] == pytest.approx(0.57, abs=0.11)
+
+
+def test_a_dry_run_counts_as_many_trials_as_will_run(study: Raw, file: Path, here: Here) -> None:
+    study["data"]["public"] = 0.2
+    file.write_text(yaml.safe_dump({**study, "recipes": ["public-negatives"]}))
+    assert "trials: 1\n" in here("run", file, "--dry-run").out
+
+
 def test_without_torchjd_its_recipe_is_refused_and_all_others_work(
     file: Path, tmp_path: Path, refused: Refused, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from accord.config import Config
 from accord.data.images import Indices, Labels
@@ -38,6 +38,13 @@ class BankConfig(Config):
     source: str | None = Field(
         None, description="folder of an earlier trial whose fused features encode them instead"
     )
+
+    @model_validator(mode="after")
+    def _one_encoder(self) -> BankConfig:
+        usual = type(self).model_fields["teacher_epochs"].default
+        if self.source is not None and self.teacher_epochs != usual:
+            raise ValueError("a bank has a teacher (teacher_epochs) or a source, not both")
+        return self
 
     def rows(self, labels: Labels) -> int:
         """How many rows the bank has, of public images with these labels."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -73,6 +73,8 @@ def _plain_words(item: Any) -> str:
         return "expected a number"
     if item["type"] in ("int_parsing", "int_type"):
         return "expected a whole number"
+    if item["type"] in ("model_type", "dict_type"):
+        return "expected a mapping of keys"
     if item["type"] == "string_type":
         return "expected text (in quotes, if it looks like a number or a date)"
     message = str(item["msg"]).removeprefix("Value error, ")
@@ -86,12 +88,17 @@ def keys(model: type[Config]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Config)
+
+
 def _section(model: type[Config], path: tuple[str, ...]) -> type[Config] | None:
     """The model of the section that `path` leads to, when it is a plain nested one."""
     for step in path:
         field = next((f for name, f in model.model_fields.items() if step in (name, f.alias)), None)
         inner = field.annotation if field else None
-        if not (isinstance(inner, type) and issubclass(inner, Config)):
+        models = [part for part in (inner, *get_args(inner)) if _is_section(part)]
+        if not models:
             return None
-        model = inner
+        model = models[0]
     return model

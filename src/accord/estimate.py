@@ -38,6 +38,7 @@ class Speed:
     forward: float  # seconds per image
     upload_bytes: int
     briefing_bytes: int
+    width: int  # of a feature
 
     def training(self, images: int, budget: Budget) -> float:
         """Seconds of all epochs of a client with so many images."""
@@ -56,7 +57,9 @@ class Cost:
     measure_seconds: float
     upload_bytes: int
     download_bytes: int
+    disk_bytes: int
     note: str
+    teacher: bool = False
 
     def cells(self) -> tuple[str, ...]:
         low, high = min(self.sizes), max(self.sizes)
@@ -88,10 +91,10 @@ class Estimate:
         """The trials, and the sums."""
         numbers = ("clients", "images each", "core time", "MB up", "MB down")
         rows = [cost.cells() for cost in self.costs]
-        title = f"trials: {len(rows)}"
+        title = f"trials: {sum(not cost.teacher for cost in self.costs)}"
         memory = self.memory * self.workers
         scarce = " (more than this machine has)" if memory > psutil.virtual_memory().total else ""
-        disk = sum(cost.upload_bytes for cost in self.costs)
+        disk = sum(cost.disk_bytes for cost in self.costs)
         return [
             plain_table(("trial", *numbers, ""), rows, numbers=numbers, title=title),
             f"time: about {spoken(self.seconds)} with {self.workers} workers",
@@ -136,7 +139,18 @@ def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
     trained = run.source is not None or run.upload.exists()
     seconds = [] if trained else [speed.training(run.images, budget)]
     note = "an earlier trial's nets" if run.source else "trains on the public images"
-    return Cost(run.folder.id, [run.images], seconds, run.images * speed.forward, 0, 0, note)
+    features = run.images * (speed.width * 4 + 8)
+    return Cost(
+        name=run.folder.id,
+        sizes=[run.images],
+        train_seconds=seconds,
+        measure_seconds=run.images * speed.forward,
+        upload_bytes=0,
+        download_bytes=0,
+        disk_bytes=features if run.source else features + speed.upload_bytes + speed.briefing_bytes,
+        note=note,
+        teacher=True,
+    )
 
 
 def _cost(run: TrialRun, speed: Speed) -> Cost:
@@ -154,6 +168,7 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
         measure_seconds=measured * speed.forward * len(run.measuring.missing()),
         upload_bytes=speed.upload_bytes * len(sizes),
         download_bytes=speed.briefing_bytes * len(sizes),
+        disk_bytes=speed.upload_bytes * len(sizes) + speed.briefing_bytes,
         note="finished already" if run.over else "shares a training above" if run.twin else "",
     )
 
@@ -174,7 +189,8 @@ def _measure(run: Run) -> Speed:
         pass
     forward = (time.perf_counter() - began) / len(seen)
     upload = len(training.upload().to_bytes())
-    return Speed(step, max(0.0, look - step), forward, upload, len(briefing.to_bytes()))
+    width = training.net.encoder.width
+    return Speed(step, max(0.0, look - step), forward, upload, len(briefing.to_bytes()), width)
 
 
 def _step_seconds(training: Training) -> float:

@@ -204,12 +204,19 @@ class Record:
         name = f"{data.name} ({data.image})"
         if "data.path" in grid_axes(self.asked()):
             name = f"{data.path} ({data.image})"
+        self._keep(name, content, f"the images of {name}")
+
+    def keep_source(self, source: TrialFolder, content: str) -> None:
+        """Refuses an earlier trial, behind a bank, that is no longer what it was."""
+        self._keep(f"bank.source {source.path}", content, f"the uploads in {source.path}")
+
+    def _keep(self, name: str, content: str, what: str) -> None:
         path = self.path / "data.json"
         known = _mapping(read_json(path), path) if path.exists() else {}
         if known.setdefault(name, content) != content:
             raise AccordError(
-                f"the images of {name} are not those this record was begun with. Choose another "
-                "folder with --out."
+                f"{what} are not those this record was begun with. Choose another folder with "
+                "--out."
             )
         write_json(path, known)
 

@@ -64,6 +64,8 @@ def run(
             runs = plan.runs(record)
             for one in {one.deal_path: one for one in runs}.values():
                 one.save_deal(record)
+            for source in {str(one.source.path): one.source for one in runs if one.source}.values():
+                record.keep_source(source, digest_of(source))
             _execute(runs, record, count, watcher)
             record.write_results()
         failures = {run.folder.id: run.failures for run in runs if run.failures}

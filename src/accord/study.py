@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import Field, field_validator
 
+from accord.bank import absolute_source
 from accord.budget import Budget, NetConfig
 from accord.config import Config, keys, parse
 from accord.data.partition import PartitionConfig
@@ -134,7 +135,12 @@ def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] 
 
 
 def _absolute(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A relative `data.path` is meant from `folder`: the study's own, or where one types."""
+    """Relative paths are meant from `folder`: the study's own, or where one types.
+
+    Those are `data.path`, and `bank.source` in a recipe's changes.
+    """
+    if isinstance(raw.get("recipes"), list):
+        raw = {**raw, "recipes": [_absolute_bank(entry, folder) for entry in raw["recipes"]]}
     data = raw.get("data")
     if not isinstance(data, Mapping) or not isinstance(data.get("path"), str | list):
         return raw
@@ -147,6 +153,12 @@ def _absolute(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     path = data["path"]
     found = [absolute(one) for one in path] if isinstance(path, list) else absolute(path)
     return {**raw, "data": {**data, "path": found}}
+
+
+def _absolute_bank(entry: Any, folder: Path) -> Any:
+    if not isinstance(entry, Mapping) or "bank" not in entry:
+        return entry
+    return {**entry, "bank": absolute_source(entry["bank"], folder)}
 
 
 def check_study(raw: Mapping[str, Any], folder: Path) -> Study:

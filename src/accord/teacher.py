@@ -54,8 +54,15 @@ def uploads_of(folder: TrialFolder) -> UploadFiles:
 
 
 def check_source(source: TrialFolder, trial: Trial, deal: Deal) -> None:
-    """An earlier federation's features must be of the clients' width, from images like theirs."""
-    header = uploads_of(source).briefing.header
+    """An earlier federation must be whole, and its features of the clients' width."""
+    files, info = uploads_of(source), source.info()
+    if info.get("status") != "finished" or len(files) != info.get("clients", 1):
+        raise AccordError(
+            f"bank.source: expected the uploads of all {info.get('clients', 1)} clients of a "
+            f"finished trial in {source.path}; found {len(files)}, and it is "
+            f"{info.get('status', 'not even begun')}. Run its study to the end first."
+        )
+    header = files.briefing.header
     channels = deal.dataset.train.images.shape[3]
     if header.channels != channels:
         raise AccordError(

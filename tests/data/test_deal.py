@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from accord.data import partition as partitions
 from accord.data.datasets import load
-from accord.data.deal import Deal, deal_key, make_deal, open_deal
+from accord.data.deal import Deal, deal_key, make_deal, open_deal, split_key
+from accord.data.images import Dataset, Images, Indices
 from accord.data.partition import PartitionConfig
 from accord.data.settings import DataConfig
 from accord.errors import AccordError
@@ -21,6 +24,25 @@ DATA = DataConfig(name="digits", validation=0.2, public=0.1, classes=("3", "8", 
 def deal(seed: int = 0, data: DataConfig = DATA) -> Deal:
     dataset = load("digits", tell=print)
     return make_deal(dataset, data, PartitionConfig(alpha=0.5, clients=3), seed)
+
+
+def toy(labels: list[int], *, own_test: bool = False, rare: int = 0) -> Dataset:
+    """Blank images; the column `site` says "a" or "b" in turns, and "rare" for the last few."""
+    sites = np.array(["a", "b"] * len(labels))[: len(labels)].astype("<U4")
+    sites[len(labels) - rare :] = "rare"
+    blank = np.zeros((len(labels), 2, 2, 1), dtype=np.uint8)
+    train = Images(blank, np.array(labels, dtype=np.int64), {"site": sites})
+    test = Images(blank[:5], np.arange(5)) if own_test else None
+    return Dataset("toy", tuple("abcde"), train, test, (0.5,), (0.5,), "none", Path("toy"))
+
+
+SCHEMES = (
+    PartitionConfig(alpha=0.1, clients=3),
+    PartitionConfig(scheme="dirichlet-overlap", clients=3),
+    PartitionConfig(scheme="labels", labels=2, clients=4),
+    PartitionConfig(scheme="iid", clients=2),
+    PartitionConfig(scheme="by-column", column="site"),
+)
 
 
 def test_a_worker_opens_the_same_images(tmp_path: Path) -> None:
@@ -52,6 +74,80 @@ def test_no_image_serves_two_purposes() -> None:
     parts += [made.part(name).rows for name in ("test", "validation", "public")]
     everything = np.concatenate(parts)
     assert len(everything) == len(set(everything.tolist()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    labels=st.lists(st.integers(0, 4), min_size=40, max_size=120),
+    own_test=st.booleans(),
+    public=st.sampled_from([0.05, 0.1, 0.33, 0.6]),
+    validation=st.sampled_from([0.0, 0.1, 0.5]),
+    config=st.sampled_from(SCHEMES),
+    seed=st.integers(0, 1000),
+)
+def test_no_image_is_both_public_and_a_clients_or_measured(
+    labels: list[int],
+    own_test: bool,
+    public: float,
+    validation: float,
+    config: PartitionConfig,
+    seed: int,
+) -> None:
+    data = DataConfig(name="digits", public=public, validation=validation)
+    try:
+        made = make_deal(toy(labels, own_test=own_test), data, config, seed)
+    except AccordError:  # too few images for these fractions and this scheme
+        return
+    shared = set(made.part("public").rows.tolist())
+    assert shared
+    others: list[Indices] = [made.client(k).rows for k in range(len(made.partition.names))]
+    others.append(made.part("validation").rows)
+    if not own_test:  # else test rows point into another file
+        others.append(made.part("test").rows)
+    for rows in others:
+        assert not shared & set(rows.tolist())
+    # With so few clients every scheme deals out all that is left: nothing is lost either.
+    assert shared.union(*(rows.tolist() for rows in others)) == set(range(len(labels)))
+
+
+def test_the_public_images_do_not_depend_on_how_the_rest_is_dealt_out() -> None:
+    dataset, data = toy([k % 5 for k in range(100)]), DataConfig(name="digits", public=0.3)
+    deals = [make_deal(dataset, data, config, 7) for config in SCHEMES]
+    assert len({deal_key(dataset, data, config, 7) for config in SCHEMES}) == len(SCHEMES)
+    assert len({made.part("public").rows.tobytes() for made in deals}) == 1
+    assert split_key(dataset, data, 7) != split_key(dataset, data, 8)
+    other = make_deal(dataset, data, SCHEMES[0], 8)
+    assert other.part("public").rows.tolist() != deals[0].part("public").rows.tolist()
+
+
+def test_the_name_of_a_split_says_which_images_are_public() -> None:
+    dataset = toy([k % 5 for k in range(100)])
+    data = DataConfig(name="digits", public=0.3)
+    known = {
+        split_key(dataset, changed, seed)
+        for changed in (data, data.model_copy(update={"public": 0.2}))
+        for seed in (0, 1)
+    }
+    assert len(known) == 4
+    moved = data.model_copy(update={"path": "/elsewhere"})
+    assert split_key(dataset, moved, 0) == split_key(dataset, data, 0)
+
+
+@pytest.mark.parametrize(("public", "validation"), [(0.6, 0.0), (0.0, 0.6), (0.4, 0.5)])
+def test_a_natural_client_who_loses_every_image_is_named(public: float, validation: float) -> None:
+    """Two images at that site, in two classes: some seed takes both, and no seed loses it."""
+    dataset, config = toy([k % 5 for k in range(100)], own_test=True, rare=2), SCHEMES[-1]
+    data = DataConfig(name="digits", public=public, validation=validation)
+    told, kept = [], []
+    for seed in range(20):
+        try:
+            kept.append(make_deal(dataset, data, config, seed).partition.sources)
+        except AccordError as error:
+            told.append(str(error))
+    assert set(kept) == {("a", "b", "rare")}
+    said = "'public' and 'validation' take every image of client 'rare' (column 'site')"
+    assert told
+    assert all(said in message for message in told)
 
 
 def test_every_seed_is_measured_on_the_same_test_images() -> None:

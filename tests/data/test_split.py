@@ -178,6 +178,41 @@ class TestSplit:
         assert with_it.public.tolist() == without.public.tolist()
 
     @pytest.mark.parametrize(
+        ("counts", "public", "said"),
+        [
+            ([40, 4, 40], 0.9, "0.9 of the 4 training images of class 'b' leaves clients none"),
+            ([40, 40, 1], 0.7, "0.7 of the 1 training images of class 'c' leaves clients none"),
+            ([5, 5, 5], 0.95, "0.95 of the 5 training images of class 'a' leaves clients none"),
+        ],
+    )
+    def test_a_public_set_that_would_take_a_class_whole(
+        self, counts: list[int], public: float, said: str
+    ) -> None:
+        data = dataset(np.repeat([0, 1, 2], counts), np.arange(3), "abc")
+        with pytest.raises(AccordError, match=rf"'public': {said}.*smaller fraction"):
+            divide(data, public=public)
+        assert len(divide(data, public=0.0).train) == sum(counts)
+
+    @given(
+        counts=st.lists(st.integers(1, 30), min_size=2, max_size=5),
+        public=st.floats(0.01, 0.99),
+        seed=st.integers(0, 99),
+    )
+    def test_a_public_set_leaves_clients_every_class(
+        self, counts: list[int], public: float, seed: int
+    ) -> None:
+        labels = np.repeat(np.arange(len(counts)), counts)
+        data = dataset(labels, np.arange(7))
+        try:
+            found = divide(data, public=public, seed=seed)
+        except AccordError:
+            whole = any(round(public * count) >= count for count in counts)
+            assert whole or round(public * len(labels)) == 0 or max(counts) < 2
+            return
+        assert np.unique(labels[found.train]).tolist() == list(range(len(counts)))
+        assert len(found.public) <= round(public * len(labels))
+
+    @pytest.mark.parametrize(
         ("values", "message"),
         [
             ({"classes": ["horze"]}, "toy has no class 'horze'; did you mean 'horse'"),

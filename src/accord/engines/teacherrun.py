@@ -6,7 +6,8 @@ every public image, encoded. Trials that need the same teacher share it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,6 @@ from accord.engines.measuring import FORWARD
 from accord.engines.run import Run, choose_device
 from accord.messages import Features
 from accord.objective.negatives import Rows
-from accord.record import TrialFolder
 from accord.server import brief
 from accord.teacher import NAME, uploads_of
 from accord.versions import versions
@@ -23,13 +23,12 @@ from accord.versions import versions
 
 @dataclass
 class TeacherRun(Run):
-    """The public features of one seed; `source`: an earlier trial that encodes them instead."""
+    """The public features of one seed; `source`: an earlier trial whose nets encode them."""
 
     kind: ClassVar[str] = "teacher"
-    source: TrialFolder | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.features.exists():
+        if self.features.exists() and self.folder.info().get("status") == "finished":
             self.stage = "finished"
 
     @property
@@ -62,6 +61,8 @@ class TeacherRun(Run):
         while not self.over and not self.ready and not self.pending:
             if self.failures:
                 self._end("failed")
+            elif self.features.exists():
+                self._end("finished")
             elif self.stage == "new" and self.source is None:
                 self.write_briefing(brief(self.trial, self.deal))
                 if not self.upload.exists():
@@ -75,7 +76,7 @@ class TeacherRun(Run):
                 self.ready.append(self._encoding_job())
                 self.stage = "encode"
             else:
-                self._end("finished")
+                raise RuntimeError(f"{self.features} was not made")
 
     def _encoding_job(self) -> Job:
         files = uploads_of(self.source or self.folder)
@@ -89,6 +90,8 @@ class TeacherRun(Run):
 
     def _end(self, stage: str) -> None:
         self.stage = stage
+        if stage == "finished":
+            shutil.rmtree(self.folder.path / "state", ignore_errors=True)
         self.folder.write_info(self._info(stage))
 
     def _info(self, status: str) -> dict[str, Any]:

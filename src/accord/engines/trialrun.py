@@ -118,7 +118,8 @@ class TrialRun(Run):
 
     def _failed_before(self) -> list[str]:
         if self.teacher is not None and self.teacher.stage == "failed":
-            return [f"its teacher {self.teacher.folder.id} failed"]
+            reasons = [reason.removeprefix("the teacher: ") for reason in self.teacher.failures]
+            return [f"its teacher {self.teacher.folder.id} failed: {' '.join(reasons)}"]
         if self.twin is not None and self.twin.stage == "failed" and self.untrained():
             return [f"trains like {self.twin.folder.id}, which failed"]
         return []
