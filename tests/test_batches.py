@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.batches import balanced, shuffled
+from accord.batches import KINDS, balanced, class_shares, shuffled
 from accord.client import Training
 from accord.randomness import torch_generator
 from tests_support import brief_for, images_of
@@ -54,3 +55,26 @@ def test_a_recipe_chooses_and_epochs_differ() -> None:
     assert [int((training.labels[batch] == 1).sum()) for batch in first] == [4, 4, 4]
     training.run_epoch()
     assert not torch.equal(torch.cat(first), torch.cat(training._batches()))
+
+
+# --- how much of each class ----------------------------------------------------------------------
+
+
+def test_shares_by_hand() -> None:
+    assert class_shares("shuffled", torch.tensor([6, 0, 2])).tolist() == [0.75, 0, 0.25]
+    assert class_shares("balanced", torch.tensor([6, 0, 2])).tolist() == [0.5, 0, 0.5]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40, deadline=None)
+@given(counts=counts, steps=st.integers(1, 6))
+def test_shares_are_those_of_an_epoch(kind: str, counts: list[int], steps: int) -> None:
+    labels = labels_of(counts)
+    epoch = torch.cat(KINDS[kind](labels, steps, torch_generator(0, "batches")))
+    seen = torch.bincount(labels[epoch], minlength=len(counts))
+    shares = class_shares(kind, torch.tensor(counts))
+    assert shares.sum().item() == pytest.approx(1)
+    # Balanced, the images of an epoch need not be a multiple of the classes.
+    odd = 0 if kind == "shuffled" else 1
+    assert (seen - shares * len(labels)).abs().max() < odd + 1e-4
+    assert ((shares > 0) == (torch.tensor(counts) > 0)).all()

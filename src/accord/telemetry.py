@@ -22,7 +22,7 @@ class LossSums:
         wide = torch.float32 if device.type == "mps" else torch.float64
         self.names, self.aligned = ["loss", "loss_local", *local, *align], len(align)
         self.sums = torch.zeros(len(self.names), dtype=wide, device=device)
-        self.peak = torch.zeros((), dtype=wide, device=device)
+        self.peak = torch.full((), -torch.inf, dtype=wide, device=device)
         self.clipped = torch.zeros((), dtype=wide, device=device)
         self.images, self.steps = 0, 0
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accord.balance import Mixture
+from accord.balance import Mixture, balances
 from accord.balance.mixture import DIALS, GRADIENTS
 from balance.support import started
 
@@ -170,3 +170,92 @@ def test_looking_changes_nothing() -> None:
         weighers = zip(losses.align, (started(name) for name in rules), strict=True)
         losses.backward(Mixture(dict(weighers)), 0.5, look)
     torch.testing.assert_close(looked.theta.grad, plain.theta.grad, rtol=0, atol=0)
+
+
+# --- alignment alone -----------------------------------------------------------------------------
+
+
+def align_alone(losses: Losses, mixture: Mixture, look: bool = False) -> Tensor:
+    align = {name: losses.align[name] for name in mixture.weighers}
+    return mixture.backward(losses.local, align, 0.5, [losses.theta], look, align_alone=True)
+
+
+def state_of(mixture: Mixture) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in mixture.state_dict().items()}
+
+
+@pytest.mark.parametrize("look", [False, True])
+@pytest.mark.parametrize("name", balances.names())
+def test_alone_alignment_terms_are_summed_whatever_their_rules(name: str, look: bool) -> None:
+    params = {"watch": "task"} if name == "confidence" else {}
+    losses, mixture = Losses(), Mixture({term: started(name, params) for term in Losses().align})
+    before = state_of(mixture)
+    total = align_alone(losses, mixture, look)
+    assert losses.theta.grad is not None
+    assert losses.theta.grad.tolist() == [0, 1 - 2, 4 + 1]
+    assert total.item() == 5 - 1
+    assert not total.requires_grad
+    # The rules rest: nothing they keep is renewed, nothing they learn has a gradient.
+    torch.testing.assert_close(state_of(mixture), before, rtol=0, atol=0, equal_nan=True)
+    assert all(parameter.grad is None for parameter in mixture.parameters())
+
+
+def test_rules_that_rested_start_where_they_were() -> None:
+    # Confidence measures from the first loss it sees: that of the first step with both losses.
+    rested, fresh = (Mixture({"anchors": started("confidence", {"watch": "task"})}) for _ in "ab")
+    align_alone(Losses(), rested)
+    for mixture in (rested, fresh):
+        later = Losses()
+        later.local["task"] = later.of(0, 0, 9)
+        later.backward(mixture, 0.5)
+    torch.testing.assert_close(state_of(rested), state_of(fresh), rtol=0, atol=0)
+    assert 9 in [value.item() for value in state_of(rested).values()]
+
+
+def test_after_a_rest_rules_do_learn() -> None:
+    mixture = Mixture({"anchors": started("uncertainty")})
+    align_alone(Losses(), mixture)
+    Losses().backward(mixture)
+    assert all(parameter.grad is not None for parameter in mixture.parameters())
+
+
+def test_alone_one_terms_gradient_is_its_own() -> None:
+    losses, mixture = Losses(), Mixture({"anchors": started("fixed", {"lambda": 7})})
+    assert align_alone(losses, mixture).item() == 5
+    assert losses.theta.grad is not None
+    assert losses.theta.grad.tolist() == [0, 1, 4]
+
+
+@pytest.mark.parametrize(("look", "walks"), [(False, 0), (True, 1)])
+def test_alone_the_local_loss_is_not_walked_back_unless_somebody_looks(
+    look: bool, walks: int
+) -> None:
+    losses = Losses()
+    walked: list[Tensor] = []
+    losses.local["task"].register_hook(walked.append)  # type: ignore[no-untyped-call]
+    align_alone(losses, Mixture({"anchors": started("gradnorm")}), look)
+    assert len(walked) == walks
+
+
+def test_rules_that_rest_have_no_dials_but_a_look_tells_of_gradients() -> None:
+    rules = {"anchors": started("uncertainty"), "feature-alignment": started("confidence")}
+    mixture, means = Mixture(rules), dict.fromkeys(rules, (7.0, 5.0))
+    align_alone(Losses(), mixture, look=True)
+    found = mixture.dials(means, 0.5, align_alone=True)
+    local, gradients = (2, 3, 2), {"anchors_": (0, 1, 4), "feature_alignment_": (0, -2, 1)}
+    for prefix, own in gradients.items():
+        assert [found[prefix + dial] for dial in DIALS] == [None] * len(DIALS)
+        norms = math.hypot(*local), math.hypot(*own)
+        cosine = sum(a * b for a, b in zip(local, own, strict=True)) / math.prod(norms)
+        expected = pytest.approx([*norms, cosine], rel=1e-6)
+        assert [found[prefix + name] for name in GRADIENTS] == expected
+    # The next epoch, with both losses, has dials again and no look of the one before.
+    after = mixture.dials(means, 0.5)
+    assert after["anchors_lambda_raw"] == 1
+    assert all(after["anchors_" + name] is None for name in GRADIENTS)
+
+
+def test_rules_that_rest_and_nobody_looks_at_have_nothing_to_tell() -> None:
+    mixture = Mixture({"anchors": started("uncertainty")})
+    align_alone(Losses(), mixture)
+    assert mixture.dials({"anchors": (7.0, 5.0)}, 0.5, align_alone=True) == NONE_OF_THEM

@@ -96,12 +96,13 @@ class Contrast(Term):
         batch only repel.
         """
         labels = torch.cat([y, *(rows.labels for rows in sources)])
+        meeting = torch.cat([y, *(rows.labels for rows in sources if rows.own_class)])
         size = int(labels.max()) + 1
-        here, all_of_it = (torch.bincount(rows, minlength=size).float() for rows in (y, labels))
+        own, all_of_it = (torch.bincount(r, minlength=size).float() for r in (meeting, labels))
         if not self.balanced:
-            return torch.zeros_like(here), torch.zeros_like(here)
+            return torch.zeros_like(own), torch.zeros_like(own)
         mean = all_of_it[all_of_it > 0].mean()
-        return (mean / here.clamp(min=1)).log(), (mean / all_of_it.clamp(min=1)).log()
+        return (mean / own.clamp(min=1)).log(), (mean / all_of_it.clamp(min=1)).log()
 
     def _mean_log_weight(self, z: Tensor, y: Tensor, sources: list[Rows]) -> Tensor:
         """log of the mean of exp(β·cosine) over an image's negatives; 0 without β, or negatives."""

@@ -25,4 +25,4 @@ class CorrelationAlignment(Term):
             raise AccordError("the term 'coral' needs a bank in the briefing.")
         weights = batch.reference.row_weights(batch.labels)
         gap = covariance(batch.directions, weights) - batch.reference.covariance
-        return gap.square().sum() / 4
+        return weights.sum() * gap.square().sum() / 4  # 0 for a batch without any of its classes
