@@ -142,6 +142,43 @@ def test_a_source_that_changed_under_a_record_is_refused_before_anything_trains(
     assert contents(tmp_path / "run") == before
 
 
+def test_how_long_a_source_took_does_not_matter(study: Raw, source: TrialFolder) -> None:
+    usual = trial_id(study)
+    for path in source.path.glob("uploads/*"):
+        upload = Upload.load(path)
+        slower = tuple({**event, "seconds": 99.0} for event in upload.header.telemetry)
+        Upload(upload.header.model_copy(update={"telemetry": slower}), upload.tensors).save(path)
+    study["recipes"] = [asks_for(source.path)]
+    assert trial_id(study) == usual
+
+
+def test_a_source_may_move_between_two_runs_of_a_record(
+    study: Raw, source: TrialFolder, tmp_path: Path
+) -> None:
+    study["recipes"] = [asks_for(source.path)]
+    accord.run(study, out=tmp_path / "run", workers=1, quiet=True)
+    shutil.move(source.path, tmp_path / "moved")
+    study["recipes"] = [asks_for(tmp_path / "moved")]
+    results = accord.run(study, out=tmp_path / "run", workers=1, quiet=True)
+    assert len(results.rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [("test", {"test_fraction": 0.5}), ("validation", {"validation": 0.2})],
+)
+def test_a_source_that_learnt_from_what_measures_here_is_refused(
+    study: Raw, tmp_path: Path, part: str, changes: Raw
+) -> None:
+    """digits have no test part of their own: another fraction makes test of training images."""
+    for limit in ("train_limit", "test_limit"):
+        study["data"].pop(limit, None)
+    study["data"] |= changes
+    with pytest.raises(AccordError, match=rf"of the [\d,]+ {part} images"):
+        accord.run(study, out=tmp_path / "run", workers=1, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 # --- where it is -------------------------------------------------------------------------------
 
 

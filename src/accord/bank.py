@@ -21,6 +21,7 @@ from accord.objective.negatives import Rows
 from accord.randomness import numpy_generator
 
 USUAL_SIZE = 4096
+EPOCHS = 20  # of a teacher
 
 
 class BankConfig(Config):
@@ -32,8 +33,10 @@ class BankConfig(Config):
     selection: Literal["balanced", "random"] = Field(
         "balanced", description="as equally many of each class as there are, or whatever comes"
     )
-    teacher_epochs: int = Field(
-        20, ge=1, description="of the clients' net on the public images, which it then encodes"
+    teacher_epochs: int | None = Field(
+        None,
+        ge=1,
+        description=f"of the clients' net on the public images, which it encodes; null: {EPOCHS}",
     )
     source: str | None = Field(
         None, description="folder of an earlier trial whose fused features encode them instead"
@@ -41,10 +44,13 @@ class BankConfig(Config):
 
     @model_validator(mode="after")
     def _one_encoder(self) -> BankConfig:
-        usual = type(self).model_fields["teacher_epochs"].default
-        if self.source is not None and self.teacher_epochs != usual:
+        if self.source is not None and self.teacher_epochs is not None:
             raise ValueError("a bank has a teacher (teacher_epochs) or a source, not both")
         return self
+
+    @property
+    def epochs(self) -> int:
+        return self.teacher_epochs or EPOCHS
 
     def rows(self, labels: Labels) -> int:
         """How many rows the bank has, of public images with these labels."""
@@ -66,6 +72,12 @@ class BankConfig(Config):
         order = numpy_generator(seed, "bank").permutation(len(labels))
         if self.selection == "random":
             return np.sort(order[:rows])
+        present = len(np.unique(labels))
+        if rows < present:
+            raise AccordError(
+                f"bank.size: expected at least {present}, one row for each class; found {rows}. "
+                "Make it larger, or set bank.selection to random."
+            )
         return np.sort(order[balanced_subset(labels[order], rows, "bank.size")])
 
 

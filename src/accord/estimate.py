@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from accord.budget import Budget
 from accord.client import Training
 from accord.engines.jobs import peak_memory
+from accord.engines.measuring import FORWARD
 from accord.engines.run import Run
 from accord.engines.teacherrun import TeacherRun
 from accord.engines.trialrun import TrialRun
@@ -23,7 +24,7 @@ from accord.record import Record
 from accord.report.tables import plain_table
 from accord.runner import Plan, workers_for
 from accord.server import rehearse
-from accord.study import Study
+from accord.study import Study, Trial
 
 STEPS = 3  # timed, after one that warms up
 ENOUGH = 5.0  # seconds after which fewer steps will do
@@ -123,7 +124,7 @@ def _costs(runs: list[Run]) -> list[Cost]:
     costs = []
     for run in runs:
         setup, recipe = run.trial.setup, run.trial.recipe
-        kind = f"{setup.net} {setup.budget} {recipe.training} {recipe.bank} {run.deal.classes}"
+        kind = f"{setup.data} {setup.net} {setup.budget} {recipe.training} {recipe.bank}"
         if kind not in speeds:
             speeds[kind] = _measure(run)
         if isinstance(run, TrialRun):
@@ -136,15 +137,14 @@ def _costs(runs: list[Run]) -> list[Cost]:
 def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
     """The server's own training; nothing travels."""
     budget = run.trial.setup.budget
-    trained = run.source is not None or run.upload.exists()
-    seconds = [] if trained else [speed.training(run.images, budget)]
+    seconds = [] if run.trained else [speed.training(run.images, budget)]
     note = "an earlier trial's nets" if run.source else "trains on the public images"
     features = run.images * (speed.width * 4 + 8)
     return Cost(
         name=run.folder.id,
         sizes=[run.images],
         train_seconds=seconds,
-        measure_seconds=run.images * speed.forward,
+        measure_seconds=run.images * speed.forward * run.passes / FORWARD,
         upload_bytes=0,
         download_bytes=0,
         disk_bytes=features if run.source else features + speed.upload_bytes + speed.briefing_bytes,
@@ -175,7 +175,8 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
 
 def _measure(run: Run) -> Speed:
     """A few steps on the images of the largest client, and one forward pass."""
-    deal, briefing = run.deal, rehearse(run.trial, run.deal)
+    deal, briefing = run.deal, rehearse(_longer(run.trial), run.deal)
+    sent = len(rehearse(run.trial, run.deal).to_bytes())
     largest = int(deal.partition.label_counts.sum(axis=1).argmax())
     data = deal.part("public") if isinstance(run, TeacherRun) else deal.client(largest)
     training = Training(data.slice(0, run.trial.setup.budget.batch), briefing, "0")
@@ -190,7 +191,14 @@ def _measure(run: Run) -> Speed:
     forward = (time.perf_counter() - began) / len(seen)
     upload = len(training.upload().to_bytes())
     width = training.net.encoder.width
-    return Speed(step, max(0.0, look - step), forward, upload, len(briefing.to_bytes()), width)
+    return Speed(step, max(0.0, look - step), forward, upload, sent, width)
+
+
+def _longer(trial: Trial) -> Trial:
+    """With enough epochs for all steps that are timed."""
+    setup = trial.setup
+    budget = setup.budget.model_copy(update={"epochs": max(setup.budget.epochs, 4 * STEPS)})
+    return replace(trial, setup=setup.model_copy(update={"budget": budget}))
 
 
 def _step_seconds(training: Training) -> float:

@@ -67,12 +67,20 @@ def _union(before: Any, now: Any) -> list[Any]:
     return found
 
 
+def _of(recipe: Mapping[str, Any], key: str) -> Any:
+    """A value to compare; a bank's source may move, for it is known by its content."""
+    value = recipe.get(key)
+    if key == "bank" and isinstance(value, Mapping):
+        return {**value, "source": value.get("source") is not None}
+    return value
+
+
 def _by_name(before: list[Any], now: list[Any], label: str, path: Path) -> list[Any]:
     """Recipes or fusions of both; two of one name must be one and the same."""
     known = {one[label]: one for one in before if isinstance(one, Mapping) and label in one}
     for one in now:
         other = known.setdefault(one[label], one)
-        changed = [k for k in (*one, *other) if k != "about" and one.get(k) != other.get(k)]
+        changed = [k for k in (*one, *other) if k != "about" and _of(one, k) != _of(other, k)]
         if changed:
             key = changed[0]
             raise AccordError(

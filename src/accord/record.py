@@ -206,9 +206,9 @@ class Record:
             name = f"{data.path} ({data.image})"
         self._keep(name, content, f"the images of {name}")
 
-    def keep_source(self, source: TrialFolder, content: str) -> None:
-        """Refuses an earlier trial, behind a bank, that is no longer what it was."""
-        self._keep(f"bank.source {source.path}", content, f"the uploads in {source.path}")
+    def keep_source(self, recipe: str, source: TrialFolder, content: str) -> None:
+        """Refuses an earlier trial, behind a recipe's bank, that is no longer what it was."""
+        self._keep(f"bank.source of {recipe}", content, f"the uploads in {source.path}")
 
     def _keep(self, name: str, content: str, what: str) -> None:
         path = self.path / "data.json"

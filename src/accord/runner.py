@@ -15,9 +15,10 @@ import torch
 
 from accord.balance import balances
 from accord.data.datasets import load as load_dataset
-from accord.data.deal import Deal, deal_key, make_deal, split_key
+from accord.data.deal import Deal, deal_key, make_deal, public_key
 from accord.data.images import Dataset
 from accord.data.settings import DataConfig
+from accord.earlier import check_source, digest_of
 from accord.engines.local import Watcher, execute
 from accord.engines.pool import make_pool
 from accord.engines.run import Run, choose_device, use_autocast
@@ -30,7 +31,7 @@ from accord.record import Record, TrialFolder
 from accord.results import Results
 from accord.server import rehearse
 from accord.study import Study, Trial, load_study
-from accord.teacher import check_source, digest_of, teacher_trial
+from accord.teacher import NAME, teacher_trial
 
 Tell = Callable[[str], None]
 
@@ -64,8 +65,7 @@ def run(
             runs = plan.runs(record)
             for one in {one.deal_path: one for one in runs}.values():
                 one.save_deal(record)
-            for source in {str(one.source.path): one.source for one in runs if one.source}.values():
-                record.keep_source(source, digest_of(source))
+            plan.keep_sources(record)
             _execute(runs, record, count, watcher)
             record.write_results()
         failures = {run.folder.id: run.failures for run in runs if run.failures}
@@ -109,6 +109,8 @@ class Plan:
         self.study, self.data_root, self.tell = study, data_root, tell
         self._datasets: dict[str, Dataset] = {}
         self._deals: dict[str, Deal] = {}
+        self._digests: dict[str, str] = {}
+        self._told: set[str] = set()
         check_devices(study)
 
     def dataset(self, data: DataConfig) -> Dataset:
@@ -146,18 +148,42 @@ class Plan:
                 ).require()
         for trial in self.study.trials():
             _, deal = self.deal(trial)
-            bank = trial.recipe.bank
-            public = len(deal.split.public)
-            kind = f"{trial.setup.net} {trial.recipe.training} {bank} {public} {deal.classes}"
+            bank, setup = trial.recipe.bank, trial.setup
+            kind = f"{setup.data} {setup.net} {setup.budget} {trial.recipe.training} {bank}"
             if kind in seen:
                 continue
+            seen.add(kind)
             try:
                 if bank and bank.source:
                     check_source(TrialFolder(Path(bank.source)), trial, deal)
                 rehearse(trial, deal)
             except AccordError as error:
                 raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
-            seen.add(kind)
+            if bank:
+                self._tell_lacking(deal)
+
+    def _tell_lacking(self, deal: Deal) -> None:
+        """Classes too rare for the public set: no mistake, but the bank says nothing of them."""
+        there = deal.part("public").label_counts(len(deal.classes))
+        lacking = [
+            name for name, count in zip(deal.classes, there.tolist(), strict=True) if not count
+        ]
+        line = f"the public images have none of {len(lacking)} classes ({_some(lacking)})"
+        if lacking and line not in self._told:
+            self._told.add(line)
+            self.tell(line)
+
+    def keep_sources(self, record: Record) -> None:
+        """Earlier trials behind a bank stay what they were when the record was begun."""
+        for recipe in self.study.recipes:
+            if recipe.bank and recipe.bank.source:
+                source = TrialFolder(Path(recipe.bank.source))
+                record.keep_source(recipe.name, source, self.digest(source))
+
+    def digest(self, source: TrialFolder) -> str:
+        if str(source.path) not in self._digests:
+            self._digests[str(source.path)] = digest_of(source)
+        return self._digests[str(source.path)]
 
     def runs(self, record: Record) -> list[Run]:
         """One run per teacher and trial, finished ones included; writes nothing."""
@@ -188,7 +214,7 @@ class Plan:
                     self.tell(remark)
             elif one.twin is not None:
                 one.twin.followers += 1
-            if teacher is not None and not one.over:
+            if teacher is not None and not one.over and one.unbriefed:
                 needed[teacher.folder.id] = teacher
             trained.setdefault(training, one)
             prepared.append(one)
@@ -201,9 +227,8 @@ class Plan:
             return None
         key, deal = self.deal(trial)
         source = TrialFolder(Path(bank.source)) if bank.source else None
-        teacher = teacher_trial(trial, bank)
-        images = split_key(deal.dataset, deal.data, trial.seed)
-        known = _key(images, digest_of(source)) if source else training_key(teacher, images, None)
+        teacher, images = teacher_trial(trial, bank), public_key(deal)
+        known = _key(images, self.digest(source)) if source else training_key(teacher, images, None)
         folder = record.teacher(f"teacher-s{trial.seed}-{known}")
         return TeacherRun(teacher, folder, deal, record.deal(key), source=source)
 
@@ -212,14 +237,18 @@ def _empty_classes(dataset: Dataset) -> list[str]:
     """Labels with gaps make classes that nobody holds: allowed, but hardly meant."""
     held = set(np.unique(dataset.train.labels).tolist())
     empty = [name for index, name in enumerate(dataset.classes) if index not in held]
-    shown = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
-    return [f"{len(empty)} classes have no training image ({shown})"] if empty else []
+    return [f"{len(empty)} classes have no training image ({_some(empty)})"] if empty else []
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def training_key(trial: Trial, deal: str, teacher: TeacherRun | None) -> str:
     """Equal for trials whose clients train alike: recipes may differ in name and fusion only."""
     setup = trial.setup.model_dump(mode="json")
-    options = [use_autocast(trial.options, "0"), trial.options.compile]
+    who = NAME if trial.recipe.name == NAME else "0"
+    options = [use_autocast(trial.options, who), trial.options.compile]
     parts = [deal, setup["net"], setup["budget"], trial.recipe.training, trial.seed, options]
     bank = trial.recipe.bank
     if bank and teacher:

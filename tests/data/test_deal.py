@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from accord.data import partition as partitions
 from accord.data.datasets import load
-from accord.data.deal import Deal, deal_key, make_deal, open_deal, split_key
+from accord.data.deal import Deal, deal_key, make_deal, open_deal, public_key
 from accord.data.images import Dataset, Images, Indices
 from accord.data.partition import PartitionConfig
 from accord.data.settings import DataConfig
@@ -115,22 +116,23 @@ def test_the_public_images_do_not_depend_on_how_the_rest_is_dealt_out() -> None:
     deals = [make_deal(dataset, data, config, 7) for config in SCHEMES]
     assert len({deal_key(dataset, data, config, 7) for config in SCHEMES}) == len(SCHEMES)
     assert len({made.part("public").rows.tobytes() for made in deals}) == 1
-    assert split_key(dataset, data, 7) != split_key(dataset, data, 8)
+    assert len({public_key(made) for made in deals}) == 1
     other = make_deal(dataset, data, SCHEMES[0], 8)
+    assert public_key(other) != public_key(deals[0])
     assert other.part("public").rows.tolist() != deals[0].part("public").rows.tolist()
 
 
-def test_the_name_of_a_split_says_which_images_are_public() -> None:
-    dataset = toy([k % 5 for k in range(100)])
-    data = DataConfig(name="digits", public=0.3)
-    known = {
-        split_key(dataset, changed, seed)
-        for changed in (data, data.model_copy(update={"public": 0.2}))
-        for seed in (0, 1)
-    }
-    assert len(known) == 4
-    moved = data.model_copy(update={"path": "/elsewhere"})
-    assert split_key(dataset, moved, 0) == split_key(dataset, data, 0)
+def test_public_images_have_a_name_that_other_uses_of_the_data_do_not_change() -> None:
+    dataset = toy([k % 5 for k in range(100)], own_test=True)
+
+    def named(**changes: Any) -> str:
+        data = DataConfig.model_validate({"name": "digits", "public": 0.3, **changes})
+        return public_key(make_deal(dataset, data, SCHEMES[0], 0))
+
+    others = ({"validation": 0.2}, {"test_limit": 10}, {"path": "/elsewhere"})
+    assert {named(**change) for change in others} == {named()}
+    assert named(public=0.2) != named()
+    assert named(augment="light") != named()
 
 
 @pytest.mark.parametrize(("public", "validation"), [(0.6, 0.0), (0.0, 0.6), (0.4, 0.5)])

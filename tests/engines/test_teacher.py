@@ -15,12 +15,13 @@ import accord
 from accord.client import Training, train
 from accord.data.deal import Deal
 from accord.data.views import normalise
+from accord.earlier import uploads_of
 from accord.engines.run import Run
 from accord.messages import NET, Briefing, Features, Upload, unprefixed
 from accord.nets.prototypes import loaded_net
 from accord.record import Record, TrialFolder
 from accord.runner import Plan
-from accord.teacher import encode, uploads_of
+from accord.teacher import encode
 from records import (
     assert_same_teachers,
     assert_same_uploads,
@@ -300,6 +301,18 @@ class PowerCut(BaseException):
 
 
 FILES = ("briefing", "client-teacher", "events", "features", "trial")
+
+
+def test_who_only_measures_needs_no_teacher(whole: tuple[Path, Raw], tmp_path: Path) -> None:
+    """Teachers were deleted to save space; a further fusion trains nobody anew."""
+    path, study = whole
+    shutil.copytree(path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "teachers")
+    results = accord.run(
+        {**study, "fusions": ["outputs"]}, out=tmp_path / "run", workers=1, quiet=True
+    )
+    assert "outputs" in {row["fusion"] for row in results.rows}
+    assert not (tmp_path / "run" / "teachers").exists()
 
 
 @pytest.mark.parametrize("name", FILES)

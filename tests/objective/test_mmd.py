@@ -45,7 +45,9 @@ def plain_mmd(features: Tensor, labels: Tensor, client: Reference) -> Tensor:
     def distances(one: Tensor, other: Tensor) -> Tensor:
         return (one[:, None, :] - other[None, :, :]).square().sum(dim=2)
 
-    spread = w @ distances(b, b) @ w
+    counts = torch.bincount(client.rows.labels).double()
+    v = (1 / counts / (counts > 0).sum())[client.rows.labels]  # every class alike
+    spread = v @ distances(b, b) @ v
 
     def similarity(one: Tensor, other: Tensor) -> Tensor:
         found = [(-distances(one, other) / (2.0**m * spread)).exp() for m in range(-2, 3)]
@@ -69,12 +71,13 @@ def test_mmd_by_hand() -> None:
 
 def test_a_rare_class_by_hand() -> None:
     # The bank has a row of each class; the client's batch is all of class 0, its share 0.9.
-    # Spread 2·0.9·0.1·2 = 0.36; with u on the first row: 1 − 2(0.9 + 0.1k) + 0.82 + 0.18k.
+    # Spread 2·½·½·2 = 1, whatever the shares; with u on the first row:
+    # 1 − 2(0.9 + 0.1k) + 0.82 + 0.18k.
     bank = Rows(torch.eye(2, dtype=torch.float64), torch.tensor([0, 1]))
     features = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
     client = reference_of(bank, [0.9, 0.1])
     found = MMD(batch_of(features, torch.tensor([0, 0]), reference=client))
-    k = math.fsum(math.exp(-2 / (2.0**m * 0.36)) for m in range(-2, 3)) / 5
+    k = math.fsum(math.exp(-2 / 2.0**m) for m in range(-2, 3)) / 5
     assert found.item() == pytest.approx(0.02 * (1 - k), abs=1e-12)
 
 
@@ -86,7 +89,8 @@ def test_mmd_agrees_with_scikit_learn(seed: int) -> None:
     z = z / np.linalg.norm(z, axis=1, keepdims=True)
     w = np.array([SHARES[c] / (bank.labels == c).sum().item() for c in bank.labels.tolist()])
     u = np.full(9, 1 / 9)
-    spread = w @ euclidean_distances(b, squared=True) @ w
+    v = np.array([1 / 4 / (bank.labels == c).sum().item() for c in bank.labels.tolist()])
+    spread = v @ euclidean_distances(b, squared=True) @ v
     expected = 0.0
     for gamma in (0.25, 0.5, 1, 2, 4):
         within, across, bank_alone = (

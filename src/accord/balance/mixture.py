@@ -53,20 +53,24 @@ class Mixture(nn.Module):
         stage, ∇ = Σ_t ∇L_t, in which all rules rest.
         """
         total_local = torch.stack(list(local.values())).sum()
-        moments = {}
-        for name, weigher in self.weighers.items():
-            gradients = None
-            if look or (weigher.wants_gradients and not align_alone):
-                gradients = shared_gradients(total_local, align[name], parameters)
-            if look and gradients:
-                self._looks[name].append(gradients.summary())
-            moments[name] = Moment(
+        gradients = {
+            name: shared_gradients(total_local, align[name], parameters)
+            for name, weigher in self.weighers.items()
+            if look or (weigher.wants_gradients and not align_alone)
+        }
+        if look:
+            for name, found in gradients.items():
+                self._looks[name].append(found.summary())
+        moments = {
+            name: Moment(
                 progress=progress,
                 local=total_local.detach(),
                 align=align[name].detach(),
                 terms={term: loss.detach() for term, loss in local.items()},
-                gradients=gradients,
+                gradients=gradients.get(name),
             )
+            for name in self.weighers
+        }
         if align_alone:
             total = torch.stack(list(align.values())).sum()
             total.backward()  # type: ignore[no-untyped-call]

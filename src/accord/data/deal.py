@@ -80,7 +80,7 @@ class Deal:
 
 def make_deal(dataset: Dataset, data: DataConfig, config: PartitionConfig, seed: int) -> Deal:
     """Splits `dataset` and deals its training images out."""
-    chosen = _split(dataset, data, seed)
+    chosen = split_of(dataset, data, seed)
     labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
     columns = {name: column[chosen.train] for name, column in dataset.train.columns.items()}
     if config.column:
@@ -108,24 +108,26 @@ def open_deal(path: Path) -> Deal:
     content = DealFile.model_validate(read_json(path))
     dataset = open_cached(Path(content.folder))
     partition = partitions.load(path.with_name(content.partition))
-    chosen = _split(dataset, content.data, content.seed)
+    chosen = split_of(dataset, content.data, content.seed)
     return Deal(dataset, content.data, content.seed, chosen, partition)
 
 
 def deal_key(dataset: Dataset, data: DataConfig, config: PartitionConfig, seed: int) -> str:
     """Names a deal: the content of the source and everything that decides who gets what."""
-    text = f"{split_key(dataset, data, seed)} {config.model_dump_json()}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def split_key(dataset: Dataset, data: DataConfig, seed: int) -> str:
-    """Names a split, and so the public images: everything but how the rest is dealt out."""
     # Not the path: the cache's name stands for the content, wherever that is.
-    text = f"{dataset.folder.name} {data.model_dump_json(exclude={'path'})} {seed}"
+    data_text = data.model_dump_json(exclude={"path"})
+    text = f"{dataset.folder.name} {data_text} {config.model_dump_json()} {seed}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _split(dataset: Dataset, data: DataConfig, seed: int) -> Split:
+def public_key(deal: Deal) -> str:
+    """Names the public images and how they are seen: all of the data that a teacher depends on."""
+    digest = hashlib.sha256(deal.split.public.astype("<i8").tobytes())
+    digest.update(f"{deal.dataset.folder.name} {deal.classes} {deal.data.augment}".encode())
+    return digest.hexdigest()[:16]
+
+
+def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
     return split(
         dataset,
         classes=data.classes,

@@ -143,7 +143,10 @@ def encode_public(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - quick
     files = UploadFiles(args["files"], _briefing(args["briefing"]))
     rows = encode(files, _deal(args["deal"]).part("public"), args["device"])
     if not bool(torch.isfinite(rows.features).all()):
-        raise ClientError("it gave features that are NaN or infinite. Lower budget.lr.")
+        raise ClientError(
+            "its features of the public images are NaN or infinite. Lower budget.lr, or choose "
+            "another bank.source."
+        )
     header = FeaturesHeader(briefing=files.briefing.digest)
     Features(header, {"features": rows.features, "labels": rows.labels}).save(Path(args["to"]))
     return {}

@@ -32,7 +32,6 @@ class Run(ABC):
     folder: TrialFolder
     deal: Deal
     deal_path: Path
-    source: TrialFolder | None = field(default=None, kw_only=True)  # whose nets encode a bank
     stage: str = field(default="new", kw_only=True)
     ready: deque[Job] = field(default_factory=deque, kw_only=True)
     pending: int = field(default=0, kw_only=True)

@@ -7,17 +7,19 @@ every public image, encoded. Trials that need the same teacher share it.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from accord.earlier import uploads_of
 from accord.engines.jobs import Job
 from accord.engines.measuring import FORWARD
 from accord.engines.run import Run, choose_device
 from accord.messages import Features
 from accord.objective.negatives import Rows
+from accord.record import TrialFolder
 from accord.server import brief
-from accord.teacher import NAME, uploads_of
+from accord.teacher import NAME
 from accord.versions import versions
 
 
@@ -26,6 +28,7 @@ class TeacherRun(Run):
     """The public features of one seed; `source`: an earlier trial whose nets encode them."""
 
     kind: ClassVar[str] = "teacher"
+    source: TrialFolder | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.features.exists() and self.folder.info().get("status") == "finished":
@@ -48,9 +51,16 @@ class TeacherRun(Run):
         return len(self.deal.split.public)
 
     def work(self) -> float:
-        trained = self.over or self.source is not None or self.upload.exists()
-        epochs = 0 if trained else self.trial.setup.budget.epochs
-        return self.images * (epochs + FORWARD)
+        return self.images * ((0 if self.trained else self.trial.setup.budget.epochs) + self.passes)
+
+    @property
+    def trained(self) -> bool:
+        return self.over or self.source is not None or self.upload.exists()
+
+    @property
+    def passes(self) -> float:
+        """What encoding an image takes, in training steps."""
+        return FORWARD * (len(uploads_of(self.source)) if self.source else 1)
 
     def rows(self) -> Rows:
         """The unit features of all public images, once it is finished."""
@@ -66,6 +76,7 @@ class TeacherRun(Run):
             elif self.stage == "new" and self.source is None:
                 self.write_briefing(brief(self.trial, self.deal))
                 if not self.upload.exists():
+                    self.folder.events.unlink(missing_ok=True)
                     uploads = {self.trial.setup.budget.epochs: self.upload}
                     size = float(self.images * self.trial.setup.budget.epochs)
                     self.ready.append(self.training_job(NAME, None, uploads, size))
@@ -86,7 +97,7 @@ class TeacherRun(Run):
             "to": str(self.features),
             "device": choose_device(self.trial.options.device, NAME),
         }
-        return self.with_deal(Job("encode", args, self.images * FORWARD * len(files)))
+        return self.with_deal(Job("encode", args, self.images * self.passes))
 
     def _end(self, stage: str) -> None:
         self.stage = stage
@@ -103,7 +114,12 @@ class TeacherRun(Run):
             "classes": self.deal.classes,
             "seed": self.trial.seed,
             "source": str(self.source.path) if self.source else None,
-            "peak_memory_bytes": self.peak_memory,
-            "config": self.trial.setup.model_dump(mode="json"),
+            "peak_memory_bytes": max(
+                self.peak_memory, self.folder.info().get("peak_memory_bytes") or 0
+            ),
+            "config": {
+                **self.trial.setup.model_dump(mode="json"),
+                "recipe": self.trial.recipe.model_dump(mode="json"),
+            },
             "versions": versions(),
         }

@@ -49,6 +49,11 @@ class TrialRun(Run):
             if not all(self.measuring.upload(client, epoch).exists() for epoch in needed)
         ]
 
+    @property
+    def unbriefed(self) -> bool:
+        """Whether anyone still needs its briefing; who only measures does not."""
+        return not self.folder.briefing.exists() or bool(self.untrained())
+
     def training_size(self, index: int) -> float:
         """A client's work, in images passed through the net."""
         images = int(self.deal.partition.label_counts[index].sum())
@@ -97,12 +102,12 @@ class TrialRun(Run):
 
     def _start(self) -> bool:
         """Writes the briefing and plans training; False while teacher or twin are still at it."""
-        if self.teacher is not None and not self.teacher.over:
+        if self.teacher is not None and self.unbriefed and not self.teacher.over:
             return False
         if self.twin is not None and self.twin.stage in ("new", "train"):
             return False
         self.failures += self._failed_before()
-        if not self.failures:
+        if not self.failures and self.unbriefed:
             public = self.teacher.rows() if self.teacher else None
             self.write_briefing(brief(self.trial, self.deal, public))
         if self.twin is not None and not self.failures:
@@ -117,7 +122,7 @@ class TrialRun(Run):
         return True
 
     def _failed_before(self) -> list[str]:
-        if self.teacher is not None and self.teacher.stage == "failed":
+        if self.teacher is not None and self.unbriefed and self.teacher.stage == "failed":
             reasons = [reason.removeprefix("the teacher: ") for reason in self.teacher.failures]
             return [f"its teacher {self.teacher.folder.id} failed: {' '.join(reasons)}"]
         if self.twin is not None and self.twin.stage == "failed" and self.untrained():
@@ -164,6 +169,7 @@ class TrialRun(Run):
                 "failures": self.failures,
                 "study": trial.study,
                 "dataset": setup["data"]["name"],
+                "images": self.deal.dataset.folder.name,
                 "partition": "pooled" if trial.recipe.pooled else setup["partition"]["scheme"],
                 "alpha": setup["partition"].get("alpha"),
                 "clients": len(self.clients),

@@ -36,7 +36,7 @@ class Contrast(Term):
         0.0, ge=0, description="β: negatives weigh ∝ exp(β·similarity), with mean 1 (2010.04592)"
     )
     synthetic: int = Field(
-        0, ge=0, description="further negatives per image: means of its hardest pairs (2010.01028)"
+        0, ge=0, description="further negatives per image: means of its hardest others (2010.01028)"
     )
     balanced: bool = Field(
         False, description="every class has equal say, as positive and as negative (2207.09052)"

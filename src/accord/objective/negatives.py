@@ -35,9 +35,7 @@ class Rows:
             yield self.features[start : start + CHUNK], self.labels[start : start + CHUNK]
 
     def negative(self, y: Tensor, labels: Tensor) -> Tensor:
-        """Which of the rows with these `labels` repel which anchor, (anchors, rows)."""
-        if self.own_class:
-            return torch.ones(len(y), len(labels), dtype=torch.bool, device=y.device)
+        """Which of the rows with these `labels` are of another class than which anchor."""
         return y[:, None] != labels[None, :]
 
 
@@ -97,7 +95,7 @@ def hardness_of(z: Tensor, y: Tensor, rows: Rows, hardness: float) -> tuple[Tens
         for features, labels in rows.chunks():
             weights = _counted(hardness * (z @ features.T), rows, y, labels)
             total = torch.logaddexp(total, weights.logsumexp(dim=1))
-            count += rows.negative(y, labels).sum(dim=1)
+            count += len(labels) if rows.own_class else rows.negative(y, labels).sum(dim=1)
     return total, count
 
 

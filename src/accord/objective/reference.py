@@ -14,8 +14,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from accord.objective.negatives import CHUNK, Rows
+from accord.objective.negatives import Rows
 
+CHUNK = 1024  # rows at a time
 OCTAVES = 5  # kernels of widths ¼, ½, 1, 2 and 4 times the reference's own
 NARROW = 1e-3  # the least width, for a bank whose rows coincide
 
@@ -54,26 +55,38 @@ class Reference:
 
     @cached_property
     def spread(self) -> Tensor:
-        """The mean squared distance of two rows, Σ w_a w_b ‖a − b‖² = 2(Σ w‖b‖² − ‖Σ w b‖²)."""
-        b, w = self.rows.features, self.weights
-        found = 2 * ((w * b.square().sum(dim=1)).sum() - (w @ b).square().sum())
+        """The mean squared distance of two rows, Σ v_a v_b ‖a − b‖² = 2(Σ v‖b‖² − ‖Σ v b‖²).
+
+        v weighs all classes of the bank alike, whatever the client holds: a teacher crowds the
+        images of one class together, and by their width a client of that class would be too far
+        away to be drawn.
+        """
+        b = self.rows.features
+        v = (1 / self._counts.clamp(min=1) / self.known.sum())[self.rows.labels]
+        found = 2 * ((v * b.square().sum(dim=1)).sum() - (v @ b).square().sum())
         return found.clamp(min=NARROW)
 
     @cached_property
     def self_similarity(self) -> Tensor:
         """Σ_ab w_a w_b k(a, b): the part of MMD² that no client changes."""
         total = self.weights.new_zeros(())
-        for a, w_a in self.chunks():
-            for b, w_b in self.chunks():
-                total += w_a @ kernel(a, b, self.spread) @ w_b
+        chunks = list(self.chunks())
+        for index, (a, w_a) in enumerate(chunks):
+            total += w_a @ kernel(a, a, self.spread) @ w_a
+            for b, w_b in chunks[index + 1 :]:
+                total += 2 * (w_a @ kernel(a, b, self.spread) @ w_b)
         return total
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """(features, weights), a few thousand rows at a time; rows without weight are left out."""
-        counted = self.weights > 0
-        b, w = self.rows.features[counted], self.weights[counted]
+        """(features, weights), some rows at a time; rows without weight are left out."""
+        b, w = self._counted
         for start in range(0, len(w), CHUNK):
             yield b[start : start + CHUNK], w[start : start + CHUNK]
+
+    @cached_property
+    def _counted(self) -> tuple[Tensor, Tensor]:
+        counted = self.weights > 0
+        return self.rows.features[counted], self.weights[counted]
 
     @cached_property
     def _counts(self) -> Tensor:

@@ -72,10 +72,10 @@ def _is(key: str, known: str) -> bool:
 
 
 def _table(title: str, events: list[Event], keys: Sequence[str], count: int) -> Table:
-    epochs = _spread(sorted({event["epoch"] for event in events}), count)
     at = {(event["client"], event["epoch"]): event for event in events}
     present = dict.fromkeys(key for event in events for key in event)
     chosen = dict.fromkeys(known for key in keys for known in present if _is(key, known))
+    epochs = _fitting(events, list(chosen), count)
     rows = []
     for key in chosen:
         for client in sorted({event["client"] for event in events}):
@@ -86,10 +86,22 @@ def _table(title: str, events: list[Event], keys: Sequence[str], count: int) -> 
     return plain_table(("dial", "client", *columns), rows, numbers=columns, title=title)
 
 
+def _fitting(events: list[Event], keys: list[str], count: int) -> list[int]:
+    """At most `count` epochs; those at which every key has a value, such as checkpoints, first."""
+    epochs = sorted({event["epoch"] for event in events})
+    seen = {(e["epoch"], key) for e in events for key in keys if e.get(key) is not None}
+    full = [epoch for epoch in epochs if all((epoch, key) in seen for key in keys)]
+    kept = _spread(full, count) if len(epochs) > count else epochs
+    rest = [epoch for epoch in epochs if epoch not in kept]
+    return sorted([*kept, *_spread(rest, count - len(kept))])
+
+
 def _spread(epochs: list[int], count: int) -> list[int]:
     """At most `count` of them, evenly, with the first and the last."""
     if len(epochs) <= count:
         return epochs
+    if count < 2:
+        return epochs[-count:] if count else []
     last = len(epochs) - 1
     return [epochs[round(index * last / (count - 1))] for index in range(count)]
 

@@ -1,0 +1,95 @@
+"""An earlier federation, whose nets encode the public images in place of a teacher."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accord.config import parse
+from accord.data.deal import Deal, split_of
+from accord.data.settings import DataConfig
+from accord.errors import AccordError
+from accord.messages import Briefing
+from accord.nets.backbones import build_encoder
+from accord.record import TrialFolder
+from accord.study import Trial
+from accord.uploads import UploadFiles
+
+
+def uploads_of(folder: TrialFolder) -> UploadFiles:
+    """The last uploads of a trial or a teacher, with the briefing they answer."""
+    paths = sorted(folder.path.glob("uploads/client-*.safetensors"))
+    paths = [path for path in paths if "@" not in path.name]
+    if not folder.briefing.is_file() or not paths:
+        raise AccordError(
+            f"bank.source: expected the folder of a finished trial, RUN/trials/NAME; found no "
+            f"briefing with uploads in {folder.path}."
+        )
+    return UploadFiles(paths, Briefing.load(folder.briefing))
+
+
+def check_source(source: TrialFolder, trial: Trial, deal: Deal) -> None:
+    """An earlier trial must be whole, see images like ours, and not have learnt from our test."""
+    files, info = uploads_of(source), source.info()
+    if info.get("status") != "finished" or len(files) != info.get("clients", 1):
+        raise AccordError(
+            f"bank.source: expected the uploads of all {info.get('clients', 1)} clients of a "
+            f"finished trial in {source.path}; found {len(files)}, and it is "
+            f"{info.get('status', 'not even begun')}. Run its study to the end first."
+        )
+    _check_features(files, trial, deal, source.path)
+    _refuse_leak(info, deal, source.path)
+
+
+def _check_features(files: UploadFiles, trial: Trial, deal: Deal, path: Path) -> None:
+    header = files.briefing.header
+    channels = deal.dataset.train.images.shape[3]
+    if header.channels != channels:
+        raise AccordError(
+            f"bank.source: the nets in {path} see images of {header.channels} channels, expected "
+            f"{channels}, as here. Choose another, or set data.image.channels."
+        )
+    wanted = build_encoder(trial.setup.net.backbone, channels, trial.setup.net.norm).width
+    found = build_encoder(header.net.backbone, channels, header.net.norm).width
+    if wanted != found:
+        raise AccordError(
+            f"bank.source: the features of {header.net.backbone} in {path} have {found} numbers, "
+            f"expected {wanted}, as those of net.backbone {trial.setup.net.backbone}. Choose a "
+            "source with the clients' net."
+        )
+
+
+def _refuse_leak(info: dict[str, Any], deal: Deal, path: Path) -> None:
+    """Of the same images, those that measure here must not have trained there."""
+    if info.get("images") != deal.dataset.folder.name:
+        return  # other images, or the same ones converted otherwise: nobody can tell
+    data = parse(DataConfig, info["config"]["data"], f"{path}/trial.json")
+    theirs, ours = split_of(deal.dataset, data, info["seed"]), deal.split
+    learnt = np.concatenate([theirs.train, theirs.public])
+    measured = {"validation": ours.validation}
+    if ours.test_from == "train":
+        measured["test"] = ours.test
+    for part, rows in measured.items():
+        shared = len(np.intersect1d(learnt, rows))
+        if shared:
+            raise AccordError(
+                f"bank.source: the clients of {path} have trained on {shared:,} of the "
+                f"{len(rows):,} {part} images of this study, which would no longer measure "
+                f"anything. Use a source with the same data section and seed, or drop data.{part}."
+            )
+
+
+def digest_of(source: TrialFolder) -> str:
+    """Names what an earlier trial learnt, wherever it lies and however long it took."""
+    files = uploads_of(source)
+    digest = hashlib.sha256(files.briefing.digest.encode())
+    for index in range(len(files)):
+        upload = files.load(index)
+        digest.update(f"{upload.header.client} {upload.header.samples}".encode())
+        for name, tensor in sorted(upload.tensors.items()):
+            digest.update(name.encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()
