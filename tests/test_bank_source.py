@@ -179,6 +179,21 @@ def test_a_source_that_learnt_from_what_measures_here_is_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_teacher_as_a_source_has_learnt_from_its_public_images(
+    study: Raw, tmp_path: Path
+) -> None:
+    study["recipes"] = [{"use": "public-negatives", "bank": {"teacher_epochs": 1}, "as": "taught"}]
+    for limit in ("train_limit", "test_limit"):
+        study["data"].pop(limit, None)
+    accord.run(study, out=tmp_path / "one", workers=1, quiet=True)
+    (teacher,) = teachers(tmp_path / "one")
+    study["recipes"] = [asks_for(teacher.path)]
+    study["data"]["test_fraction"] = 0.5
+    with pytest.raises(AccordError, match="test images of this study"):
+        accord.run(study, out=tmp_path / "two", workers=1, quiet=True)
+    assert not (tmp_path / "two").exists()
+
+
 # --- where it is -------------------------------------------------------------------------------
 
 

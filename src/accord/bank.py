@@ -33,10 +33,8 @@ class BankConfig(Config):
     selection: Literal["balanced", "random"] = Field(
         "balanced", description="as equally many of each class as there are, or whatever comes"
     )
-    teacher_epochs: int | None = Field(
-        None,
-        ge=1,
-        description=f"of the clients' net on the public images, which it encodes; null: {EPOCHS}",
+    teacher_epochs: int = Field(
+        EPOCHS, ge=1, description="of the clients' net on the public images, which it then encodes"
     )
     source: str | None = Field(
         None, description="folder of an earlier trial whose fused features encode them instead"
@@ -44,13 +42,9 @@ class BankConfig(Config):
 
     @model_validator(mode="after")
     def _one_encoder(self) -> BankConfig:
-        if self.source is not None and self.teacher_epochs is not None:
+        if self.source is not None and self.teacher_epochs != EPOCHS:
             raise ValueError("a bank has a teacher (teacher_epochs) or a source, not both")
         return self
-
-    @property
-    def epochs(self) -> int:
-        return self.teacher_epochs or EPOCHS
 
     def rows(self, labels: Labels) -> int:
         """How many rows the bank has, of public images with these labels."""

@@ -40,7 +40,8 @@ def show_recipe(name: str) -> RenderableType:
         for parameter, meaning in describe(kind):
             rows.append((f"{key}.{parameter}", str(spec.get(parameter)), meaning))
     table = plain_table(("key", "value", "meaning"), rows)
-    hint = f"In a study: {{use: {recipe.name}, {example(recipe)}as: my-name}}"
+    used = name if name.endswith((".yaml", ".yml")) else recipe.name
+    hint = f"In a study: {{use: {used}, {example(recipe)}as: my-name}}"
     return Group(Text(recipe.name + alias), Text(recipe.about), table, Text(hint))
 
 

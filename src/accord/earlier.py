@@ -36,10 +36,12 @@ def check_source(source: TrialFolder, trial: Trial, deal: Deal) -> None:
     files, info = uploads_of(source), source.info()
     if info.get("status") != "finished" or len(files) != info.get("clients", 1):
         raise AccordError(
-            f"bank.source: expected the uploads of all {info.get('clients', 1)} clients of a "
-            f"finished trial in {source.path}; found {len(files)}, and it is "
-            f"{info.get('status', 'not even begun')}. Run its study to the end first."
+            f"bank.source: expected a finished trial with the uploads of all "
+            f"{info.get('clients', 1)} clients in {source.path}; found {len(files)} uploads and "
+            f"status {info.get('status', 'missing')!r}. Run its study to the end first."
         )
+    for index in range(len(files)):
+        files.load(index)
     _check_features(files, trial, deal, source.path)
     _refuse_leak(info, deal, source.path)
 
@@ -64,11 +66,17 @@ def _check_features(files: UploadFiles, trial: Trial, deal: Deal, path: Path) ->
 
 def _refuse_leak(info: dict[str, Any], deal: Deal, path: Path) -> None:
     """Of the same images, those that measure here must not have trained there."""
-    if info.get("images") != deal.dataset.folder.name:
+    if "images" not in info:
+        raise AccordError(
+            f"bank.source: {path}/trial.json does not say which images it learnt from: it was made "
+            "by an earlier version of Accord. Run its study again."
+        )
+    if info["images"] != deal.dataset.folder.name:
         return  # other images, or the same ones converted otherwise: nobody can tell
     data = parse(DataConfig, info["config"]["data"], f"{path}/trial.json")
     theirs, ours = split_of(deal.dataset, data, info["seed"]), deal.split
-    learnt = np.concatenate([theirs.train, theirs.public])
+    # A teacher is no trial: it has learnt from the public images alone.
+    learnt = np.concatenate([theirs.train, theirs.public]) if "clients" in info else theirs.public
     measured = {"validation": ours.validation}
     if ours.test_from == "train":
         measured["test"] = ours.test
@@ -78,7 +86,7 @@ def _refuse_leak(info: dict[str, Any], deal: Deal, path: Path) -> None:
             raise AccordError(
                 f"bank.source: the clients of {path} have trained on {shared:,} of the "
                 f"{len(rows):,} {part} images of this study, which would no longer measure "
-                f"anything. Use a source with the same data section and seed, or drop data.{part}."
+                "anything. Use a source that was made with the same data section and seed."
             )
 
 

@@ -168,7 +168,10 @@ class Plan:
         lacking = [
             name for name, count in zip(deal.classes, there.tolist(), strict=True) if not count
         ]
-        line = f"the public images have none of {len(lacking)} classes ({_some(lacking)})"
+        line = (
+            f"the public images have none of {len(lacking)} classes ({_some(lacking)}), and so the "
+            "bank says nothing of these"
+        )
         if lacking and line not in self._told:
             self._told.add(line)
             self.tell(line)

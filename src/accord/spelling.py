@@ -55,6 +55,11 @@ def merge(base: Spec, changes: Spec) -> Spec:
 def in_full(raw: Spec, folder: Path) -> Spec:
     """Short forms in full: `fusion: features` → `fusion: [{use: features}]`, terms → mappings."""
     normal = dict(raw)
+    if isinstance(normal.get("bank"), str):
+        raise AccordError(
+            f"'bank': expected a mapping such as {{size: 1024}}; found {normal['bank']!r}. Which "
+            "rows repel is said in the contrast: objective: {contrast: {bank: others}}."
+        )
     if "bank" in normal:
         normal["bank"] = absolute_source(normal["bank"], folder)
     for key in ("anchors", "balance"):

@@ -166,8 +166,9 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     known = [*keys(Options), *keys(Setup), "recipes", "fusions"]
     for key in raw:
         if key not in known:
+            inside = " It belongs in a recipe." if key in keys(Recipe) else ""
             raise AccordError(
-                f"unknown key {key!r}{nearest(str(key), known) or '.'} "
+                f"unknown key {key!r}{nearest(str(key), known) or '.'}{inside} "
                 f"A study has: {', '.join(known)}."
             )
     options = parse(Options, {k: v for k, v in raw.items() if k in keys(Options)}, "")

@@ -30,7 +30,7 @@ def teacher_trial(trial: Trial, bank: BankConfig) -> Trial:
     """The teacher's own trial: the clients' net, start and budget, but cross-entropy and epochs."""
     plain = resolve("ce-ensemble", Path())
     recipe = plain.model_copy(update={"name": NAME, "head": trial.recipe.head, "fusion": ()})
-    budget = {**trial.setup.budget.model_dump(), "epochs": bank.epochs, "checkpoints": ()}
+    budget = {**trial.setup.budget.model_dump(), "epochs": bank.teacher_epochs, "checkpoints": ()}
     own = {"budget": Budget.model_validate(budget), "partition": POOLED}
     setup = trial.setup.model_copy(update=own)
     return replace(trial, setup=setup, recipe=recipe, fusions=())

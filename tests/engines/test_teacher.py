@@ -162,7 +162,7 @@ def test_the_teacher_is_a_client_who_holds_the_public_images(made: tuple[Path, R
         assert briefing.header.net == clients.header.net
         assert same(unprefixed(NET, briefing.tensors), unprefixed(NET, clients.tensors))
         public = deals(study)[folder.info()["seed"]].part("public")
-        assert len(public) == folder.info()["images"] == 30
+        assert len(public) == folder.info()["public_images"] == 30
         expected = train(public, briefing, "teacher")
         found = Upload.load(folder.path / "uploads" / "client-teacher.safetensors")
         assert same(found.tensors, expected.tensors)

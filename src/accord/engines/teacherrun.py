@@ -15,7 +15,7 @@ from accord.earlier import uploads_of
 from accord.engines.jobs import Job
 from accord.engines.measuring import FORWARD
 from accord.engines.run import Run, choose_device
-from accord.messages import Features
+from accord.messages import Features, Upload
 from accord.objective.negatives import Rows
 from accord.record import TrialFolder
 from accord.server import brief
@@ -105,12 +105,19 @@ class TeacherRun(Run):
             shutil.rmtree(self.folder.path / "state", ignore_errors=True)
         self.folder.write_info(self._info(stage))
 
+    def _accuracy(self) -> float | None:
+        """On the public images; None for one that failed, or an earlier trial."""
+        path = self.upload
+        return Upload.load(path).header.train_accuracy if path.exists() else None
+
     def _info(self, status: str) -> dict[str, Any]:
         return {
             "id": self.folder.id,
             "status": status,
             "failures": self.failures,
-            "images": self.images,
+            "images": self.deal.dataset.folder.name,
+            "public_images": self.images,
+            "train_accuracy": self._accuracy(),
             "classes": self.deal.classes,
             "seed": self.trial.seed,
             "source": str(self.source.path) if self.source else None,

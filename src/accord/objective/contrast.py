@@ -26,7 +26,10 @@ class Contrast(Term):
 
     temperature: float = Field(0.07, ge=1e-3, description="τ; note 000 used 0.5")
     queue: int = Field(
-        0, ge=0, description="past features of the client, of other classes, that also repel"
+        0,
+        ge=0,
+        le=2**20,
+        description="past features of the client, of other classes, that also repel",
     )
     bank: Literal["none", "others", "all"] = Field(
         "none",
@@ -36,7 +39,10 @@ class Contrast(Term):
         0.0, ge=0, description="β: negatives weigh ∝ exp(β·similarity), with mean 1 (2010.04592)"
     )
     synthetic: int = Field(
-        0, ge=0, description="further negatives per image: means of its hardest others (2010.01028)"
+        0,
+        ge=0,
+        le=1024,
+        description="further negatives per image: means of its hardest others (2010.01028)",
     )
     balanced: bool = Field(
         False, description="every class has equal say, as positive and as negative (2207.09052)"

@@ -56,7 +56,8 @@ def events_of(trial: TrialFolder) -> list[Event]:
     # The last line may still be on its way; an epoch done twice counts as done last.
     lines = trial.events.read_text("utf-8").split("\n")[:-1]
     events = {(event["client"], event["epoch"]): event for event in map(json.loads, lines)}
-    return [{**event, **measured.get(at, {})} for at, event in events.items()]
+    unknown = dict.fromkeys(ACCURACIES)
+    return [{**event, **measured.get(at, unknown)} for at, event in events.items()]
 
 
 def _refuse_unknown(keys: Sequence[str], known: list[str]) -> None:

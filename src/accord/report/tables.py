@@ -22,6 +22,7 @@ def plain_table(
         title=Text(title) if title else None,
         caption=Text(caption) if caption else None,
         title_justify="left",
+        min_width=len(title) + 2 if title else None,  # a name is not to be broken
         caption_justify="left",
         box=box.SIMPLE,
     )
