@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import bank, dials, memory, overhead, step, views
+from benchmarks import bank, dials, fusing, memory, overhead, step, views
 from benchmarks.figure import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "overhead": overhead.measure,
     "dials": dials.measure,
     "bank": bank.measure,
+    "fusing": fusing.measure,
     "memory": memory.measure,
     "views": views.measure,
 }

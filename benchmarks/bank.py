@@ -106,7 +106,7 @@ print(peak() - before)
 
 OURS = """
 P = torch.randn(10, 512)
-batch = Batch(features, features @ P.T, labels, P, torch.ones(10) > 0, bank=bank)
+batch = Batch(features, features @ P.T, labels, P, torch.ones(10), bank=bank)
 loss = lambda: Contrast(bank="others")(batch)
 """
 THEIRS = """

@@ -176,5 +176,8 @@ def test_moments_are_float32_of_the_documented_shapes() -> None:
         "class_means": (4, 64),
         "score_mean": (4,),
         "score_std": (4,),
+        "score_own": (4,),
+        "score_rotated": (4,),
+        "noise_feature": (64,),
     }
     assert {tensor.dtype for tensor in found.values()} == {torch.float32}

@@ -18,7 +18,8 @@ def row(recipe: str, seed: int, accuracy: float, **changes: Any) -> dict[str, An
         "study": "s", "dataset": "digits", "partition": "dirichlet", "alpha": 0.1, "clients": 5,
         "recipe": recipe, "fusion": "features", "seed": seed, "epoch": 10, "accuracy": accuracy,
         "balanced_accuracy": accuracy, "worst_class": 0.0, "ece": 0.1, "validation_accuracy": None,
-        "loss": 1.0, "upload_bytes": 5_000_000, "download_bytes": 1, "seconds": 3.0,
+        "personal_accuracy": None, "exchanges": 1, "loss": 1.0, "upload_bytes": 5_000_000,
+        "download_bytes": 1, "seconds": 3.0,
         "trial": f"{recipe}-{seed}", **changes,
     }  # fmt: skip
 

@@ -6,9 +6,11 @@ results.frame()
 """
 
 from accord.errors import AccordError
+from accord.fusing import fuse
+from accord.predictor import Predictor
 from accord.results import Results, load
 from accord.runner import run
 from accord.study import Study, load_study
 
 __version__ = "0.1.0"
-__all__ = ["AccordError", "Results", "Study", "load", "load_study", "run"]
+__all__ = ["AccordError", "Predictor", "Results", "Study", "fuse", "load", "load_study", "run"]

@@ -19,6 +19,11 @@ from accord.data.datasets import inventory
 from accord.data.download import download as fetch
 from accord.errors import AccordError
 from accord.estimate import estimate
+from accord.export import export_onnx
+from accord.fusing import fuse as fuse_again
+from accord.predicting import predict as predict_files
+from accord.predicting import prediction_table
+from accord.predictor import Predictor
 from accord.record import Record
 from accord.report.dials import show_dials
 from accord.results import Results
@@ -48,6 +53,7 @@ def about(
 
 STOPPED = 130
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a saved model")]
 DataRoot = Annotated[Path | None, typer.Option(help="where datasets are (default: ./data, …)")]
 
 
@@ -86,6 +92,59 @@ def results(
         print(found.to_json())
     else:
         show_results(found)
+
+
+@app.command()
+def fuse(
+    run_dir: RunFolder,
+    fusion: Annotated[
+        list[str], typer.Option(help="a rule, or '{use: features, merge: count, as: by-count}'")
+    ],
+    trial: Annotated[str | None, typer.Option(help="only trials whose name holds this")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="leave this client out")] = None,
+    save: Annotated[Path | None, typer.Option(help="keep the first rule's model here")] = None,
+    workers: Annotated[int | None, typer.Option(help="processes (default: one per core)")] = None,
+    data_root: DataRoot = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+) -> None:
+    """Fuse a run's uploads by other rules, without training anything."""
+    results = fuse_again(
+        run_dir,
+        fusion,
+        trial=trial,
+        without=without or (),
+        save=save,
+        data_root=data_root,
+        workers=workers,
+        quiet=quiet,
+    )
+    show_results(results)
+    if save is not None:
+        print(f"model: {save}")
+
+
+@app.command()
+def predict(
+    model: ModelFolder,
+    images: Annotated[list[Path], typer.Argument(help="image files, or folders of them")],
+    json: Annotated[bool, typer.Option("--json", help="every class's confidence, as JSON")] = False,
+) -> None:
+    """Classify images with a saved model."""
+    found = predict_files(Predictor.load(model), images)
+    if json:
+        print(dumps([one.to_json() for one in found], indent=1, ensure_ascii=False))
+    else:
+        show(prediction_table(found))
+
+
+@app.command()
+def export(
+    model: ModelFolder,
+    onnx: Annotated[Path, typer.Option(help="the file to write")],
+) -> None:
+    """Write a saved model as one ONNX file."""
+    difference = export_onnx(Predictor.load(model), onnx)
+    print(f"{onnx}: answers as the model does (largest difference {difference:.1e})")
 
 
 @app.command()

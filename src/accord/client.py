@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from accord.balance import Mixture, balances
-from accord.batches import KINDS, class_shares
+from accord.batches import KINDS
 from accord.budget import Budget
 from accord.data.imageset import ImageSet
 from accord.data.views import augment, augmentations
@@ -82,15 +82,14 @@ class Training:
             # A look at the gradients walks the graph before the backward pass needs it again.
             torch._functorch.config.donated_buffer = False
             self.encode = torch.compile(self.net.encoder)
-        objective, align = header.training["objective"], self._align_specs
+        objective, align = self._objective(), self._align_specs
         self.local = {name: make_term(name, spec, name) for name, spec in objective.items()}
         self.align = {name: make_alignment(name, spec, name) for name, spec in align.items()}
         self.mixture = self._mixture()
-        self.parameters = list(self.net.parameters())
+        self.parameters = [p for p in self.net.parameters() if p.requires_grad]
         self.descent = Descent(self.parameters, self.mixture.groups(), self.budget)
         self.queue = self._queue().to(device)
-        counts, batches = data.label_counts(self.classes), header.training["batches"]
-        self.given = given(briefing.tensors, class_shares(batches, counts), self.net, device)
+        self.given = given(briefing, data.label_counts(self.classes), self.net, device)
         self.labels = torch.from_numpy(data.labels)
         self.looking = True  # at gradients, now and then
         self.epoch = 0
@@ -153,7 +152,7 @@ class Training:
         """One optimiser step, whose losses go to `sums`."""
         self.descent.begin(progress)
         batch = self._batch(positions, progress, draws)
-        local = {name: term(batch) for name, term in self.local.items()}
+        local = {name: term.weight * term(batch) for name, term in self.local.items()}
         align = {name: term(batch) for name, term in self.align.items()}
         total = self.mixture.backward(
             local, align, progress, self.parameters, look, align_alone=self.stage == 1
@@ -183,6 +182,7 @@ class Training:
         seen = augment(
             images, augmentations.get(header.augment), views, draws, header.mean, header.std
         )
+        targets = self.briefing.tensors.get("targets")
         with torch.autocast(device.type, torch.bfloat16, enabled=self.precision.autocast):
             features = self.encode(seen)
             logits = self.net.head(features)
@@ -190,11 +190,21 @@ class Training:
             features=features.float(),
             logits=logits.float(),
             labels=self.labels[positions].repeat(views).to(device),
+            targets=None if targets is None else targets[positions].repeat(views, 1).to(device),
             prototypes=self.net.head.prototypes,
             queue=self.queue.rows(),
             progress=progress,
             **self.given,
         )
+
+    def _objective(self) -> dict[str, Any]:
+        """The local terms, or those that make sense at a client with one class."""
+        training = self.briefing.header.training
+        chosen: dict[str, Any] = training["objective"]
+        few = training["single_class"]
+        if few and int((self.data.label_counts(self.classes) > 0).sum()) == 1:
+            chosen = {name: chosen[name] for name in few}
+        return chosen
 
     def _queue(self) -> Queue:
         """Past features, as many as a term asks for; none is the usual number."""

@@ -191,6 +191,11 @@ class Upload(Message):
                 f"{where}: label_counts should be 0 or more and add up to the client's "
                 f"{samples} samples; found {counts.tolist()}."
             )
+        if not any(bool(self.tensors[name].any()) for name in expected if name.startswith(NET)):
+            raise AccordError(
+                f"{where}: every weight of its net is 0, so it says nothing. Train this client "
+                "again, or leave it out (accord fuse RUN --without NAME)."
+            )
         for name, tensor in self.tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise AccordError(f"{where}: tensor {name!r} holds NaN or infinity.")
@@ -210,6 +215,9 @@ def expected_upload(briefing: Briefing) -> dict[str, Tensor]:
         "class_means": torch.empty(classes, width, device="meta"),
         "score_mean": torch.empty(classes, device="meta"),
         "score_std": torch.empty(classes, device="meta"),
+        "score_own": torch.empty(classes, device="meta"),
+        "score_rotated": torch.empty(classes, device="meta"),
+        "noise_feature": torch.empty(width, device="meta"),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,6 +30,18 @@ class Metrics:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def accuracy_for(self, counts: Sequence[int]) -> float:
+        """Σ_c p_c·recall_c: the accuracy on images with n_c of class c instead.
+
+        Classes that were not measured are left out; 0 if those are all there are.
+        """
+        hits = weight = 0.0
+        for row, (count, truth) in enumerate(zip(counts, self.confusion, strict=True)):
+            if sum(truth):
+                hits += count * truth[row] / sum(truth)
+                weight += count
+        return hits / weight if weight else 0.0
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,17 @@ class Recipe(Config):
     batches: Literal["shuffled", "balanced"] = Field(
         "shuffled", description="every image once an epoch, or every class equally often"
     )
-    head: str = Field("linear", description="prototypes (z Pᵀ) or linear")
+    head: str = Field(
+        "linear", description="linear, prototypes (z Pᵀ), or anchors (z Aᵀ, never trained)"
+    )
     pooled: bool = Field(False, description="all clients' data in one place: a bound")
     objective: dict[str, Spec] = Field(min_length=1, description="local terms, summed to L_loc")
     anchors: Spec | None = Field(None, description="what prototypes are aligned to")
     align: dict[str, Spec] = Field(
         default={}, description="alignment terms, each with the balance of L_loc and itself"
+    )
+    single_class: tuple[str, ...] = Field(
+        (), description="local terms of a client that holds one class; none named: all of them"
     )
     alignment_epochs: int = Field(
         0, ge=0, description="first epochs that minimise the alignment terms alone"
@@ -60,7 +65,10 @@ class Recipe(Config):
         return self.model_dump(mode="json", include=set(TRAINING))
 
 
-TRAINING = ("views", "batches", "head", "objective", "anchors", "align", "alignment_epochs")
+TRAINING = (
+    *("views", "batches", "head", "objective", "single_class", "anchors", "align"),
+    "alignment_epochs",
+)
 
 
 def resolve(use: Any, folder: Path) -> Recipe:
@@ -94,7 +102,7 @@ def check(raw: Spec, where: str) -> Recipe:
         "objective": objective,
         "align": {
             name: {
-                **_spelled_out(make_alignment(name, spec, f"{where}.align.{name}")),
+                **_without_weight(make_alignment(name, spec, f"{where}.align.{name}")),
                 "balance": _balance(spec, objective, f"{where}.align.{name}.balance"),
             }
             for name, spec in recipe.align.items()
@@ -104,8 +112,15 @@ def check(raw: Spec, where: str) -> Recipe:
     if recipe.anchors:
         part = make_part(anchor_kinds, recipe.anchors, f"{where}.anchors")
         checked["anchors"] = part_spec(recipe.anchors["use"], part)
-    if "anchors" in recipe.align and not recipe.anchors:
-        raise AccordError(f"{where}.anchors is missing: the term 'anchors' needs one, e.g. etf.")
+    if ("anchors" in recipe.align or recipe.head == "anchors") and not recipe.anchors:
+        needs = "the term" if "anchors" in recipe.align else "the head"
+        raise AccordError(f"{where}.anchors is missing: {needs} 'anchors' needs one, e.g. etf.")
+    unknown = [name for name in recipe.single_class if name not in recipe.objective]
+    if unknown:
+        raise AccordError(
+            f"{where}.single_class: {unknown[0]!r} is no term of the objective; found "
+            f"{', '.join(recipe.objective)}."
+        )
     twice = sorted(set(recipe.objective) & set(recipe.align))
     if twice:
         raise AccordError(
@@ -124,8 +139,9 @@ def check(raw: Spec, where: str) -> Recipe:
 
 def _bank(recipe: Recipe, where: str) -> BankConfig | None:
     """The bank's settings where a term uses one; one that nobody uses is a mistake."""
-    specs = (*recipe.objective.items(), *recipe.align.items())
-    if any(make_alignment(name, spec, where).uses_bank() for name, spec in specs):
+    local = [make_term(name, spec, where) for name, spec in recipe.objective.items()]
+    align = [make_alignment(name, spec, where) for name, spec in recipe.align.items()]
+    if any(term.uses_bank() for term in (*local, *align)):
         return recipe.bank or BankConfig()
     if recipe.bank:
         raise AccordError(
@@ -150,6 +166,10 @@ def _refuse_two_on_local(align: Mapping[str, Spec], where: str) -> None:
 
 def _spelled_out(term: Term) -> Spec:
     return term.model_dump(mode="json", by_alias=True)
+
+
+def _without_weight(term: Term) -> Spec:
+    return {key: value for key, value in _spelled_out(term).items() if key != "weight"}
 
 
 def _balance(spec: Spec, objective: Mapping[str, Spec], where: str) -> Spec:

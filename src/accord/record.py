@@ -50,9 +50,11 @@ MEASURED = (
     "worst_class",
     "ece",
     "validation_accuracy",
+    "personal_accuracy",
     "loss",
     "upload_bytes",
     "download_bytes",
+    "exchanges",
     "seconds",
 )
 COLUMNS = (*SETTING, *MEASURED, "trial")
@@ -77,8 +79,9 @@ class TrialFolder:
     def state(self, client: str) -> Path:
         return self.path / "state" / f"client-{client}.safetensors"
 
-    def merged(self, fusion: str, epoch: int) -> Path:
-        return self.path / "merged" / f"{fusion}@{epoch}.safetensors"
+    def merged(self, fusion: str, epoch: int, index: int) -> Path:
+        """A net that a fusion made of the uploads; gone when it is measured."""
+        return self.path / "merged" / f"{fusion}@{epoch}" / f"{index}.safetensors"
 
     def info(self) -> dict[str, Any]:
         path = self.path / "trial.json"

@@ -25,6 +25,7 @@ from accord.engines.run import Run, choose_device, use_autocast
 from accord.engines.teacherrun import TeacherRun
 from accord.engines.trialrun import TrialRun
 from accord.errors import AccordError
+from accord.fusion import fusions
 from accord.parts import make_part
 from accord.progress import Silent, make_watcher
 from accord.record import Record, TrialFolder
@@ -66,7 +67,7 @@ def run(
             for one in {one.deal_path: one for one in runs}.values():
                 one.save_deal(record)
             plan.keep_sources(record)
-            _execute(runs, record, count, watcher)
+            execute_runs(runs, record, count, watcher)
             record.write_results()
         failures = {run.folder.id: run.failures for run in runs if run.failures}
     except OSError as error:
@@ -77,7 +78,7 @@ def run(
     return replace(Results.of(record), failures=failures)
 
 
-def _execute(runs: Sequence[Run], record: Record, workers: int, watcher: Watcher) -> None:
+def execute_runs(runs: Sequence[Run], record: Record, workers: int, watcher: Watcher) -> None:
     for run in runs:
         run.tidy()  # a former run may have ended between its last result and its tidying
     todo = [run for run in runs if not run.over]
@@ -146,6 +147,9 @@ class Plan:
                 make_part(
                     balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
                 ).require()
+        for spec in (*self.study.fusions, *(s for r in self.study.recipes for s in r.fusion)):
+            rule = {key: value for key, value in spec.items() if key != "as"}
+            make_part(fusions, rule, f"fusion {spec['as']}").require()
         for trial in self.study.trials():
             _, deal = self.deal(trial)
             bank, setup = trial.recipe.bank, trial.setup

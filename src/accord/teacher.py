@@ -16,10 +16,10 @@ from torch.nn import functional as F
 from accord.bank import BankConfig
 from accord.budget import Budget
 from accord.data.imageset import ImageSet
+from accord.evaluate import run_net
 from accord.fusion.base import client_weights
 from accord.objective.negatives import Rows
 from accord.recipe import resolve
-from accord.server import run_net
 from accord.study import POOLED, Trial
 from accord.uploads import UploadFiles
 
@@ -29,10 +29,12 @@ NAME = "teacher"
 def teacher_trial(trial: Trial, bank: BankConfig) -> Trial:
     """The teacher's own trial: the clients' net, start and budget, but cross-entropy and epochs."""
     plain = resolve("ce-ensemble", Path())
-    recipe = plain.model_copy(update={"name": NAME, "head": trial.recipe.head, "fusion": ()})
+    head = trial.recipe.head
+    own = {"head": head, "anchors": trial.recipe.anchors if head == "anchors" else None}
+    recipe = plain.model_copy(update={"name": NAME, "fusion": (), **own})
     budget = {**trial.setup.budget.model_dump(), "epochs": bank.teacher_epochs, "checkpoints": ()}
-    own = {"budget": Budget.model_validate(budget), "partition": POOLED}
-    setup = trial.setup.model_copy(update=own)
+    alone = {"budget": Budget.model_validate(budget), "partition": POOLED}
+    setup = trial.setup.model_copy(update=alone)
     return replace(trial, setup=setup, recipe=recipe, fusions=())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from accord.errors import AccordError
 from accord.fusion.base import Summary
 from accord.messages import NET, Briefing, Upload
 
@@ -33,7 +34,17 @@ class UploadFiles:
         upload = Upload.load(path)
         if not self.own:
             upload.check(self.briefing, str(path))
+            self._check_client(upload, path)
         return upload
+
+    def _check_client(self, upload: Upload, path: Path) -> None:
+        """A file says whose it is; another client's in its place would count twice."""
+        named = path.stem.removeprefix("client-").partition("@")[0]
+        if path.stem.startswith("client-") and upload.header.client != named:
+            raise AccordError(
+                f"{path}: expected the upload of client {named}, found that of client "
+                f"{upload.header.client}. Put the right file there, or leave it out."
+            )
 
     @cached_property
     def _summaries(self) -> list[Summary]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from torch import Tensor
 from accord.data.imageset import ImageSet
 from accord.data.views import normalise
 from accord.errors import AccordError, ClientError
+from accord.evaluate import combiner_of, measure_block, run_net
 from accord.fusion import fusions
-from accord.fusion.base import Bound, Merge, Vote
+from accord.fusion.base import Bound, Merge, Scene, Vote
 from accord.messages import (
     NET,
     Briefing,
@@ -30,10 +32,10 @@ from accord.moments import measure_client
 from accord.nets.prototypes import fresh_net
 from accord.parts import make_part
 from accord.randomness import numpy_generator, torch_generator
-from accord.server import measure_block, run_net
 from accord.uploads import UploadFiles
 
 FUSIONS = fusions.names()
+QUICK: dict[str, dict[str, Any]] = {"distilled": {"use": "distilled", "epochs": 1}}
 VOTES = [name for name in FUSIONS if issubclass(fusions.get(name), Vote)]
 CPU = torch.device("cpu")
 CLASSES = 3
@@ -136,15 +138,18 @@ def written(folder: Path, holdings: list[list[int]]) -> list[Path]:
 
 def fused(name: str, clients: UploadFiles, images: ImageSet, folder: Path) -> Metrics:
     """What `name` reaches on `images`, by the way the engine takes."""
-    rule = make_part(fusions, name, "fusion")
+    spec = QUICK.get(name, {"use": name})
+    rule = make_part(fusions, spec, "fusion")
     votes, merged = {}, {}
     if isinstance(rule, Merge):
-        path = folder / "merged.safetensors"
-        rule.merge(clients).save(path)
-        merged = {name: UploadFiles([path], BRIEFING, own=True)}
+        paths = []
+        for index, upload in enumerate(rule.merge(Scene(clients, BRIEFING, KNOWN))):
+            paths.append(folder / f"merged-{index}.safetensors")
+            upload.save(paths[-1])
+        merged = {name: (spec, UploadFiles(paths, BRIEFING, own=True))}
     elif isinstance(rule, Vote):
-        votes = {name: name}
-    found = measure_block(BRIEFING, images, clients, votes, merged, "cpu", lambda _: None)
+        votes = {name: spec}
+    found = measure_block(images, clients, votes, merged, "cpu", lambda _: None)
     if isinstance(rule, Bound):
         return rule.summarise([Tally.from_json(own).metrics() for own in found["clients"]], [])[0]
     return Tally.from_json(found["fusions"][name]).metrics()
@@ -153,7 +158,7 @@ def fused(name: str, clients: UploadFiles, images: ImageSet, folder: Path) -> Me
 def scores(name: str, clients: UploadFiles, images: ImageSet) -> Tensor:
     rule = make_part(fusions, name, "fusion")
     assert isinstance(rule, Vote)
-    combiner = rule.combiner(clients.summaries())
+    combiner = combiner_of(rule, clients)
     votes = [combiner.vote(k, run_net(clients, k, images, "cpu")) for k in range(len(clients))]
     return combiner.decide(torch.stack(votes).sum(dim=0))
 
@@ -236,7 +241,7 @@ def test_fusing_leaves_the_uploads_as_they_are(name: str, files: Files, tmp_path
 
 def test_clients_are_measured_alone_and_in_order(files: Files) -> None:
     clients = UploadFiles(files["skewed"], BRIEFING)
-    found = measure_block(BRIEFING, TEST, clients, {}, {}, "cpu", lambda _: None)
+    found = measure_block(TEST, clients, {}, {}, "cpu", lambda _: None)
     expected = [
         Tally.of(run_net(clients, k, TEST, "cpu").logits, torch.from_numpy(TEST.labels), CLASSES)
         for k in range(3)
@@ -247,7 +252,7 @@ def test_clients_are_measured_alone_and_in_order(files: Files) -> None:
 def test_progress_is_told_up_to_one(files: Files) -> None:
     clients = UploadFiles(files["skewed"], BRIEFING)
     shares: list[float] = []
-    measure_block(BRIEFING, TEST, clients, {"features": "features"}, {}, "cpu", shares.append)
+    measure_block(TEST, clients, {"features": "features"}, {}, "cpu", shares.append)
     assert shares == pytest.approx([1 / 3, 2 / 3, 1])
 
 
@@ -349,11 +354,11 @@ def test_a_net_that_gives_no_finite_scores_is_refused_by_name(tmp_path: Path) ->
     path = tmp_path / "bad.safetensors"
     changed(net__head__prototypes=torch.full((CLASSES, 64), 3e38)).save(path)
     with pytest.raises(ClientError, match=r"bad\.safetensors"):
-        measure_block(BRIEFING, TEST, UploadFiles([path], BRIEFING), {}, {}, "cpu", lambda _: None)
+        measure_block(TEST, UploadFiles([path], BRIEFING), {}, {}, "cpu", lambda _: None)
 
 
 def test_one_bad_upload_stops_the_measuring(tmp_path: Path) -> None:
     clients = UploadFiles(written(tmp_path, HOLDINGS["skewed"]), BRIEFING)
     clients.paths[1].write_bytes(b"")
     with pytest.raises(AccordError, match=r"1\.safetensors"):
-        measure_block(BRIEFING, TEST, clients, {"features": "features"}, {}, "cpu", lambda _: None)
+        measure_block(TEST, clients, {"features": "features"}, {}, "cpu", lambda _: None)

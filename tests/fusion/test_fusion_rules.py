@@ -12,12 +12,15 @@ from torch import Tensor
 
 from accord.errors import AccordError
 from accord.fusion import Fusion, Outputs, Summary, fusions
-from accord.fusion.base import Bound, Merge, Vote
+from accord.fusion.base import Bound, Merge, Scene, Vote
 from accord.messages import Upload, UploadHeader
 from accord.metrics import Metrics
 from accord.parts import make_part
+from tests_support import brief_for, images_of
 
 EYE = [[1.0, 0.0], [0.0, 1.0]]
+NO_IMAGES = images_of([])
+BRIEFING = brief_for("fafi")  # most rules do not look at it
 
 
 def rule(name: str, **params: Any) -> Fusion:
@@ -45,7 +48,7 @@ def summary(
 
 def scores(fusion: Fusion, clients: list[Summary], outputs: list[Outputs]) -> Tensor:
     assert isinstance(fusion, Vote)
-    combiner = fusion.combiner(clients)
+    combiner = fusion.combiner(clients, BRIEFING)
     total = combiner.vote(0, outputs[0])
     for client in range(1, len(outputs)):
         total = total + combiner.vote(client, outputs[client])
@@ -112,7 +115,7 @@ def test_features_can_ask_for_the_nearest_class_mean_instead_of_the_heads() -> N
     ]
     x, y = 0.6, 0.8
     outputs = [Outputs(torch.tensor([[x, y]]), torch.zeros(1, 2))] * 2
-    found = scores(rule("features", prototypes="means"), clients, outputs)
+    found = scores(rule("features", prototypes="means", merge="count"), clients, outputs)
     assert_scores(found, [(x + 3 * y) / 10**0.5, x])
 
 
@@ -182,7 +185,8 @@ def upload(counts: list[int], **net: Tensor) -> Upload:
 def merged(uploads: Sequence[Upload], **params: Any) -> Upload:
     fusion = rule("average", **params)
     assert isinstance(fusion, Merge)
-    return fusion.merge(Held(uploads))
+    (found,) = fusion.merge(Scene(Held(uploads), BRIEFING, NO_IMAGES))
+    return found
 
 
 @pytest.mark.parametrize(("weights", "share"), [("count", 0.9), ("sqrt", 0.75), ("equal", 0.5)])

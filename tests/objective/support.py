@@ -42,9 +42,9 @@ def batch_of(
     reference: Reference | None = None,
 ) -> Batch:
     P = torch.eye(int(labels.max()) + 1, features.shape[1], dtype=features.dtype)
-    held = torch.bincount(labels, minlength=len(P)) > 0
+    counts = torch.bincount(labels, minlength=len(P))
     return Batch(
-        features, features @ P.T, labels, P, held, queue=queue, bank=bank, reference=reference
+        features, features @ P.T, labels, P, counts, queue=queue, bank=bank, reference=reference
     )
 
 

@@ -30,7 +30,7 @@ def batch_of(
 ) -> Batch:
     f = torch.ones(2, 2, dtype=torch.float64) if features is None else features
     labels = torch.tensor([held.index(True)] * len(f))
-    return Batch(f, f @ prototypes.T, labels, prototypes, torch.tensor(held), anchors)
+    return Batch(f, f @ prototypes.T, labels, prototypes, torch.tensor(held).long(), anchors)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 37, 100, 1000])

@@ -59,8 +59,8 @@ def rows_of(seed: int, labels: Tensor) -> Rows:
 
 def batch_of(features: Tensor, labels: Tensor, queue: Rows | None = None) -> Batch:
     P = torch.eye(int(labels.max()) + 1, features.shape[1], dtype=features.dtype)
-    held = torch.bincount(labels, minlength=len(P)) > 0
-    return Batch(features, features @ P.T, labels, P, held, queue=queue)
+    counts = torch.bincount(labels, minlength=len(P))
+    return Batch(features, features @ P.T, labels, P, counts, queue=queue)
 
 
 def value_and_gradient(

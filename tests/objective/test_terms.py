@@ -39,9 +39,10 @@ def batch_of(
         logits=features @ P.T if logits is None else logits,
         labels=labels,
         prototypes=P,
-        held=torch.bincount(labels, minlength=len(P)) > 0,
+        label_counts=torch.bincount(labels, minlength=len(P)),
         anchors=torch.zeros_like(P),
         bank=bank,
+        targets=torch.eye(len(P), dtype=P.dtype)[labels],
         reference=Reference(bank, torch.full((len(P),), 1 / len(P), dtype=P.dtype)),
     )
 

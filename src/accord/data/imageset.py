@@ -33,5 +33,13 @@ class ImageSet:
     def label_counts(self, classes: int) -> Tensor:
         return torch.from_numpy(np.bincount(self.labels, minlength=classes))
 
+    def take(self, positions: Indices) -> ImageSet:
+        return ImageSet(self.images, self.rows[positions], self.labels[positions])
+
+    def rotated(self) -> ImageSet:
+        """Copies of its images, turned by 90°."""
+        turned = np.rot90(self.images[self.rows], axes=(1, 2))
+        return ImageSet(turned, np.arange(len(self)), self.labels)
+
     def slice(self, start: int, stop: int) -> ImageSet:
         return ImageSet(self.images, self.rows[start:stop], self.labels[start:stop])

@@ -19,11 +19,11 @@ import torch
 from accord.client import Precision, Training
 from accord.data.deal import Deal, open_deal
 from accord.errors import AccordError, ClientError
-from accord.fusion.base import Merge, fusions
+from accord.evaluate import measure_block
+from accord.fusion.base import Merge, Scene, fusions
 from accord.messages import Briefing, Features, FeaturesHeader, State
 from accord.parts import make_part
 from accord.registry import Registry
-from accord.server import measure_block
 from accord.teacher import encode
 from accord.uploads import UploadFiles
 
@@ -153,13 +153,21 @@ def encode_public(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - quick
 
 
 @kinds.register("merge")
-def merge_uploads(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - quick
-    """Makes one net of all uploads and stores it as if it were a client's."""
+def merge_uploads(args: Args, tell: Tell) -> Args:
+    """Makes other nets of all uploads and stores them as if they were clients'."""
     rule = make_part(fusions, args["fusion"], "fusion")
     if not isinstance(rule, Merge):
         raise TypeError(f"{args['fusion']} merges nothing")
-    files = UploadFiles(args["files"], _briefing(args["briefing"]))
-    rule.merge(files).save(Path(args["to"]))
+    briefing = _briefing(args["briefing"])
+    scene = Scene(
+        uploads=UploadFiles(args["files"], briefing),
+        briefing=briefing,
+        public=_deal(args["deal"]).part("public"),
+        device=torch.device(args["device"]),
+        tell=lambda share: tell({"share": share}),
+    )
+    for upload, path in zip(rule.merge(scene), args["to"], strict=True):
+        upload.save(Path(path))
     return {}
 
 
@@ -170,14 +178,14 @@ def measure_images(args: Args, tell: Tell) -> Args:
     images = _deal(args["deal"]).part(args["part"]).slice(args["start"], args["stop"])
     clients = UploadFiles(args["files"], briefing)
     merged = {
-        name: UploadFiles([path], briefing, own=True) for name, path in args["merged"].items()
+        name: (spec, UploadFiles(paths, briefing, own=True))
+        for name, (spec, paths) in args["merged"].items()
     }
-    votes = args["votes"]
 
     def told(share: float) -> None:
         tell({"share": share})
 
-    return measure_block(briefing, images, clients, votes, merged, args["device"], told)
+    return measure_block(images, clients, args["votes"], merged, args["device"], told)
 
 
 def _too_large(args: Args, error: BaseException) -> ClientError:

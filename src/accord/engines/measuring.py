@@ -11,6 +11,7 @@ from typing import Any
 
 from accord.data.deal import Deal
 from accord.engines.jobs import Job
+from accord.fusion.alone import ClientMean
 from accord.fusion.base import Bound, Fusion, Merge, Vote, fusions
 from accord.messages import Upload
 from accord.metrics import Metrics, Tally
@@ -29,11 +30,12 @@ class Measuring:
     trial: Trial
     folder: TrialFolder
     deal: Deal
+    without: tuple[str, ...] = ()  # clients that are left out of every fusion
     tallies: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
     def clients(self) -> tuple[str, ...]:
-        return self.deal.partition.names
+        return tuple(name for name in self.deal.partition.names if name not in self.without)
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -43,7 +45,7 @@ class Measuring:
     def rules(self) -> dict[str, Fusion]:
         """Name in the results → rule."""
         return {
-            spec["as"]: make_part(fusions, _plain(spec), "fusion") for spec in self.trial.fusions
+            spec["as"]: make_part(fusions, plain(spec), "fusion") for spec in self.trial.fusions
         }
 
     def upload(self, client: str, epoch: int) -> Path:
@@ -79,13 +81,29 @@ class Measuring:
 
     # --- jobs ----------------------------------------------------------------------------------
 
-    def merge_jobs(self) -> Iterator[Job]:
-        """One for every rule that makes one net of all uploads."""
+    def merge_jobs(self, device: str) -> Iterator[Job]:
+        """One for every rule that makes other nets of the uploads."""
         for epoch, names in self.possible().items():
             for spec in self.trial.fusions:
-                if spec["as"] in names and isinstance(self.rules[spec["as"]], Merge):
-                    to = str(self.folder.merged(spec["as"], epoch))
-                    yield Job("merge", {**self._files(epoch), "fusion": _plain(spec), "to": to}, 0)
+                rule = self.rules[spec["as"]]
+                if spec["as"] in names and isinstance(rule, Merge):
+                    yield self.merge_job(spec, rule, epoch, device)
+
+    def merge_job(self, spec: dict[str, Any], rule: Merge, epoch: int, device: str) -> Job:
+        args = {
+            **self._files(epoch),
+            "fusion": plain(spec),
+            "to": self._merged(spec["as"], rule, epoch),
+            "device": device,
+        }
+        return Job("merge", args, rule.work(len(self.deal.split.public)))
+
+    def forget_merged(self) -> None:
+        shutil.rmtree(self.folder.path / "merged", ignore_errors=True)
+
+    def _merged(self, name: str, rule: Merge, epoch: int) -> list[str]:
+        nets = len(self.clients) if rule.personal else 1
+        return [str(self.folder.merged(name, epoch, index)) for index in range(nets)]
 
     def measure_jobs(self, device: str) -> Iterator[Job]:
         """Blocks of test and validation images, each for all rules and clients at once."""
@@ -103,7 +121,7 @@ class Measuring:
                         "stop": stop,
                         "device": device,
                     }
-                    nets = len(self.clients) + len(args["merged"])
+                    nets = len(self.clients) + sum(len(p) for _, p in args["merged"].values())
                     yield Job("measure", args, (stop - start) * nets * FORWARD)
 
     def _files(self, epoch: int) -> dict[str, Any]:
@@ -117,14 +135,14 @@ class Measuring:
         kinds = {name: self.rules[name] for name in names}
         return {
             "votes": {
-                spec["as"]: _plain(spec)
+                spec["as"]: plain(spec)
                 for spec in self.trial.fusions
                 if isinstance(kinds.get(spec["as"]), Vote)
             },
             "merged": {
-                name: str(self.folder.merged(name, epoch))
-                for name, rule in kinds.items()
-                if isinstance(rule, Merge)
+                spec["as"]: (plain(spec), self._merged(spec["as"], rule, epoch))
+                for spec in self.trial.fusions
+                if isinstance(rule := kinds.get(spec["as"]), Merge)
             },
         }
 
@@ -140,9 +158,14 @@ class Measuring:
         for epoch in sorted({epoch for epoch, _, _ in self.tallies}):
             fresh = self._checkpoint(epoch)
             old = checkpoints.get(epoch, {"fusions": {}})
-            checkpoints[epoch] = {**fresh, "fusions": {**old["fusions"], **fresh["fusions"]}}
+            kept = old if self.without else {}  # what all clients did stays what it was
+            checkpoints[epoch] = {
+                **fresh,
+                **kept,
+                "fusions": {**old["fusions"], **fresh["fusions"]},
+            }
         self.folder.write_measures([checkpoints[epoch] for epoch in sorted(checkpoints)])
-        shutil.rmtree(self.folder.path / "merged", ignore_errors=True)
+        self.forget_merged()
 
     def _checkpoint(self, epoch: int) -> dict[str, Any]:
         test, test_clients = self._metrics(epoch, "test")
@@ -155,13 +178,20 @@ class Measuring:
             if isinstance(rule, Bound):
                 found[name] = rule.summarise(test_clients, validation_clients)
         headers = [Upload.load(self.upload(client, epoch)).header for client in self.clients]
+        personal = self._personal(epoch, test_clients)
         return {
             "epoch": epoch,
             "seconds": sum(event["seconds"] or 0 for h in headers for event in h.telemetry),
             "upload_bytes": sum(self.upload(c, epoch).stat().st_size for c in self.clients),
             "fusions": {
-                name: {**found[name][0].to_json(), "validation_accuracy": found[name][1]}
-                for name in self.rules
+                name: {
+                    **found[name][0].to_json(),
+                    "validation_accuracy": found[name][1],
+                    "personal_accuracy": personal.get(name),
+                    "exchanges": rule.exchanges,
+                    "without": list(self.without),
+                }
+                for name, rule in self.rules.items()
                 if name in found
             },
             "clients": [
@@ -174,15 +204,34 @@ class Measuring:
             ],
         }
 
+    def _personal(self, epoch: int, own: list[Metrics]) -> dict[str, float]:
+        """What clients reach with nets of their own, on images in their own mix of classes."""
+        blocks = self._blocks(epoch, "test")
+        nets = {
+            name: _added([block["personal"][name] for block in blocks])
+            for name, rule in self.rules.items()
+            if isinstance(rule, Merge)
+            and rule.personal
+            and blocks
+            and name in blocks[0]["personal"]
+        }
+        nets |= {name: own for name, rule in self.rules.items() if isinstance(rule, ClientMean)}
+        names = self.deal.partition.names
+        counts = self.deal.partition.label_counts[[names.index(c) for c in self.clients]]
+        return {
+            name: sum(m.accuracy_for(c) for m, c in zip(each, counts, strict=True)) / len(each)
+            for name, each in nets.items()
+        }
+
+    def _blocks(self, epoch: int, part: str) -> list[dict[str, Any]]:
+        return [self.tallies[key] for key in sorted(self.tallies) if key[:2] == (epoch, part)]
+
     def _metrics(self, epoch: int, part: str) -> tuple[dict[str, Metrics], list[Metrics]]:
         """Of every fused rule and of every client, the blocks of a part added up in order."""
-        blocks = [self.tallies[key] for key in sorted(self.tallies) if key[:2] == (epoch, part)]
+        blocks = self._blocks(epoch, part)
         if not blocks:
             return {}, []
-        clients = [
-            Tally.sum(Tally.from_json(block["clients"][index]) for block in blocks).metrics()
-            for index in range(len(self.clients))
-        ]
+        clients = _added([block["clients"] for block in blocks])
         fused = {
             name: Tally.sum(Tally.from_json(block["fusions"][name]) for block in blocks).metrics()
             for name in blocks[0]["fusions"]
@@ -190,6 +239,11 @@ class Measuring:
         return fused, clients
 
 
-def _plain(spec: dict[str, Any]) -> dict[str, Any]:
+def _added(blocks: list[list[Any]]) -> list[Metrics]:
+    """The metrics of each net, from its tally in every block."""
+    return [Tally.sum(map(Tally.from_json, tallies)).metrics() for tallies in zip(*blocks)]  # noqa: B905
+
+
+def plain(spec: dict[str, Any]) -> dict[str, Any]:
     """A fusion's spec without its name in the results."""
     return {key: value for key, value in spec.items() if key != "as"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,11 +34,16 @@ class TrialRun(Run):
 
     @property
     def clients(self) -> tuple[str, ...]:
-        return self.measuring.clients
+        return self.deal.partition.names
 
     @property
     def epochs(self) -> tuple[int, ...]:
         return self.measuring.epochs
+
+    @property
+    def device(self) -> str:
+        """Where the server works."""
+        return choose_device(self.trial.options.device, self.clients[0])
 
     def untrained(self) -> list[int]:
         """Clients (by index) that lack an upload; a finished trial keeps only the last ones."""
@@ -78,12 +84,14 @@ class TrialRun(Run):
             elif self.stage == "train":
                 last = [self.measuring.upload(client, self.epochs[-1]) for client in self.clients]
                 self.write_events(dict(enumerate(last)))
-                self.ready.extend(self.measuring.merge_jobs())
+                self.stage = "trained"
+            elif self.stage == "trained":
+                jobs = self.measuring.merge_jobs(self.device)
+                self.ready.extend(self.with_deal(job) for job in jobs)
                 self.stage = "merge"
             elif self.stage == "merge":
                 self.remarks += self.measuring.remarks()
-                device = choose_device(self.trial.options.device, self.clients[0])
-                jobs = self.measuring.measure_jobs(device)
+                jobs = self.measuring.measure_jobs(self.device)
                 self.ready.extend(self.with_deal(job) for job in jobs)
                 self.stage = "measure"
             else:
@@ -94,6 +102,13 @@ class TrialRun(Run):
     def take(self, job: Job, result: dict[str, Any]) -> None:
         super().take(job, result)
         self.measuring.take(job, result)
+
+    def fuse_again(self, specs: list[dict[str, Any]], without: tuple[str, ...]) -> None:
+        """Goes back to where its clients have just trained, to fuse them otherwise."""
+        old = [] if without else [spec for spec in self.trial.fusions if spec not in specs]
+        self.trial = replace(self.trial, fusions=(*old, *specs))
+        self.measuring = Measuring(self.trial, self.folder, self.deal, without)
+        self.stage = "trained"
 
     def close(self) -> None:
         if self.twin is not None:
@@ -186,7 +201,7 @@ class TrialRun(Run):
                 "config": {
                     **setup,
                     "recipe": trial.recipe.model_dump(mode="json"),
-                    "fusions": list(trial.fusions),
+                    "fusions": _union(old, trial.fusions),
                     "options": trial.options.model_dump(mode="json"),
                 },
                 "versions": versions(),
@@ -196,6 +211,12 @@ class TrialRun(Run):
     def _download_bytes(self) -> int | None:
         path = self.folder.briefing
         return path.stat().st_size * len(self.clients) if path.exists() else None
+
+
+def _union(info: dict[str, Any], specs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fusions a trial has been asked for, now and before."""
+    before = info.get("config", {}).get("fusions", [])
+    return list({spec["as"]: spec for spec in (*before, *specs)}.values())
 
 
 def _link(source: Path, target: Path) -> None:

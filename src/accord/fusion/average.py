@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from accord.fusion.base import Merge, Uploads, Weights, client_weights, fusions
-from accord.messages import NET, Upload
+from accord.data.views import normalise
+from accord.errors import AccordError
+from accord.fusion.base import Merge, Scene, Vote, Weights, client_weights, fusions
+from accord.fusion.outputs import OutputEnsemble
+from accord.messages import NET, Upload, prefixed, unprefixed
+from accord.moments import EVAL_BATCH
+from accord.nets.prototypes import loaded_net
+
+Tensors = dict[str, Tensor]
 
 
 @fusions.register("average")
@@ -15,31 +24,71 @@ class Average(Merge):
     """W = Σ_k w_k W_k, also for BN's running mean and variance (never the first client's)."""
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
+    recalibrate: bool = Field(
+        False, description="measure BN's statistics anew, on the public images"
+    )
 
-    def merge(self, uploads: Uploads) -> Upload:
-        summaries = uploads.summaries()
-        weights = client_weights(summaries, self.weights)
-        totals: dict[str, Tensor] = {}
-        types: dict[str, torch.dtype] = {}
-        for index in range(len(uploads)):
-            for name, tensor in uploads.load(index).tensors.items():
-                if name.startswith(NET):
-                    share = weights[index] * tensor.double()
-                    totals[name] = totals[name] + share if name in totals else share
-                    types[name] = tensor.dtype
-        merged = {name: _cast(total, types[name]) for name, total in totals.items()}
-        counts = torch.stack([summary.label_counts for summary in summaries]).sum(dim=0)
-        header = summaries[0].header.model_copy(
-            update={
-                "client": "average",
-                "samples": sum(summary.header.samples for summary in summaries),
-                "train_accuracy": 0.0,  # nobody has measured it on all clients' images
-                "telemetry": (),
-            }
-        )
-        return Upload(header, {**merged, "label_counts": counts})
+    def asked(self) -> Vote:
+        return OutputEnsemble()
+
+    def merge(self, scene: Scene) -> Iterator[Upload]:
+        weights = client_weights(scene.uploads.summaries(), self.weights).tolist()
+        mean = weighted_mean(self.nets(scene), weights)
+        if self.recalibrate:
+            mean = recalibrated(mean, scene)
+        yield one_net("average", mean, scene)
+
+    def nets(self, scene: Scene) -> Iterator[Tensors]:
+        """The weights to be averaged, client by client."""
+        for index in range(len(scene.uploads)):
+            yield unprefixed(NET, scene.uploads.load(index).tensors)
 
 
-def _cast(total: Tensor, dtype: torch.dtype) -> Tensor:
-    """Counts such as BN's num_batches_tracked are rounded, not cut off."""
-    return total.to(dtype) if dtype.is_floating_point else total.round().to(dtype)
+def weighted_mean(nets: Iterator[Tensors], weights: list[float]) -> Tensors:
+    """Σ_k w_k W_k; counts such as BN's num_batches_tracked are rounded, not cut off."""
+    totals: Tensors = {}
+    types: dict[str, torch.dtype] = {}
+    for net, weight in zip(nets, weights, strict=True):
+        for name, tensor in net.items():
+            share = weight * tensor.double()
+            totals[name] = totals[name] + share if name in totals else share
+            types[name] = tensor.dtype
+    return {
+        name: (total if types[name].is_floating_point else total.round()).to(types[name])
+        for name, total in totals.items()
+    }
+
+
+def one_net(name: str, weights: Tensors, scene: Scene) -> Upload:
+    """A net of all clients, as if it were one client's upload."""
+    summaries = scene.uploads.summaries()
+    counts = torch.stack([summary.label_counts for summary in summaries]).sum(dim=0)
+    header = summaries[0].header.model_copy(
+        update={
+            "client": name,
+            "samples": sum(summary.header.samples for summary in summaries),
+            "train_accuracy": 0.0,  # nobody has measured it on all clients' images
+            "telemetry": (),
+        }
+    )
+    return Upload(header, {**prefixed(NET, weights), "label_counts": counts})
+
+
+def recalibrated(weights: Tensors, scene: Scene) -> Tensors:
+    """The same net with BN's means and variances measured over all public images."""
+    if not len(scene.public):
+        raise AccordError("recalibrate needs public images, found none: set data.public, e.g. 0.1.")
+    header = scene.briefing.header
+    net = loaded_net(header.net, header.channels, len(header.classes), weights).to(scene.device)
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.reset_running_stats()
+            module.momentum = None  # a plain mean over batches
+    net.train()
+    for positions in torch.tensor_split(
+        torch.arange(len(scene.public)), -(-len(scene.public) // EVAL_BATCH)
+    ):
+        with torch.inference_mode():
+            images = scene.public.batch(positions).to(scene.device)
+            net(normalise(images, header.mean, header.std))
+    return {name: tensor.cpu() for name, tensor in net.state_dict().items()}

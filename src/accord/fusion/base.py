@@ -9,17 +9,21 @@ bound such as `client-mean` fuses nothing and summarises the clients' own measur
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from inspect import get_annotations
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from accord.config import Config
-from accord.messages import Upload, UploadHeader
+from accord.data.imageset import ImageSet
+from accord.messages import Briefing, Upload, UploadHeader
 from accord.metrics import Metrics
 from accord.registry import Registry
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -59,32 +63,91 @@ class Uploads(Protocol):
     def summaries(self) -> list[Summary]: ...
 
 
-class Combiner(Protocol):
-    """A rule at work on one batch of images: scores = decide(Σ_k vote(k, outputs_k)).
+combiners: Registry[type[Combiner]] = Registry("combiner", "accord.fusion")
 
-    softmax(scores) are the confidences.
+
+class Combiner(nn.Module, ABC):
+    """A rule at work: scores = decide(Σ_k vote(k, outputs_k)), softmax(scores) the confidences.
+
+    All it knows is in its tensors, one image's scores never depend on another's, and so it can be
+    saved, moved and exported with the nets.
     """
 
+    name: ClassVar[str]  # under which it is registered, and found again in a saved model
+
+    def __init__(self, **tensors: Tensor) -> None:
+        super().__init__()
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor)
+
+    @classmethod
+    def tensors(cls) -> set[str]:
+        """The names of all it knows."""
+        return {
+            key
+            for kind in cls.__mro__
+            if issubclass(kind, Combiner) and kind is not Combiner
+            for key in get_annotations(kind)
+        }
+
+    def __init_subclass__(cls, name: str, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.name = name
+        combiners.register(name)(cls)
+
+    @abstractmethod
     def vote(self, client: int, outputs: Outputs) -> Tensor: ...
+
+    @abstractmethod
     def decide(self, total: Tensor) -> Tensor: ...
 
 
 class Fusion(Config, ABC):
     """The parameters of a rule; the concrete kinds are below."""
 
+    @property
+    def exchanges(self) -> int:
+        """How often clients and server meet."""
+        return 1
+
+    def require(self) -> None:
+        """Raises AccordError when an optional package that the rule needs is missing."""
+
 
 class Vote(Fusion):
     """Keeps every client's net and combines what they say of an image."""
 
     @abstractmethod
-    def combiner(self, clients: Sequence[Summary]) -> Combiner: ...
+    def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner: ...
 
 
 class Merge(Fusion):
-    """Makes one net of all uploads."""
+    """Makes other nets of the uploads: one of them all, or one for each client."""
+
+    personal: ClassVar[bool] = False  # one net for each client, which is also its own to keep
 
     @abstractmethod
-    def merge(self, uploads: Uploads) -> Upload: ...
+    def merge(self, scene: Scene) -> Iterator[Upload]:
+        """The new nets, in the order of the clients."""
+
+    @abstractmethod
+    def asked(self) -> Vote:
+        """The rule by which the new nets answer together."""
+
+    def work(self, public: int) -> float:  # noqa: ARG002 - most only add
+        """What merging takes, in images passed through the net, of so many public ones."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a server has when it merges."""
+
+    uploads: Uploads
+    briefing: Briefing
+    public: ImageSet  # the server's own images; may be empty
+    device: torch.device = CPU
+    tell: Callable[[float], None] = lambda share: None  # noqa: ARG005
 
 
 class Bound(Fusion):

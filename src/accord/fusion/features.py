@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
@@ -20,43 +17,40 @@ from accord.fusion.base import (
     client_weights,
     fusions,
 )
+from accord.fusion.merging import (
+    MERGING,
+    SOURCE,
+    Merging,
+    Source,
+    merge_prototypes,
+    prototypes_of,
+)
+from accord.messages import Briefing
 
 
 @fusions.register("features")
 class Features(Vote):
     """argmax_c ⟨norm(Σ_k w_k f_k(x)), P[c]⟩, P merged over clients.
 
-    With `prototypes: means` P[c] is the unit direction of the mean feature of class c over all
-    clients' images of it, and no head is asked: the nearest class mean.
+    With `prototypes: means` P[c] is the unit direction of the mean feature of class c, and no head
+    is asked: the nearest class mean (one-shot FedProto with merge: count).
     """
 
-    prototypes: Literal["head", "means"] = Field(
-        "head", description="P_k: the client's learnt prototypes, or its class means of f"
-    )
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
-    merge: Literal["mean", "count"] = Field(
-        "mean", description="P[c] = mean over clients of P_k[c], or weighted by n_kc, as means are"
-    )
+    prototypes: Source = Field("head", description=SOURCE)
+    merge: Merging = Field("mean", description=MERGING)
 
-    def combiner(self, clients: Sequence[Summary]) -> Combiner:
+    def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002
         weights = client_weights(clients, self.weights)
-        if self.prototypes == "means":
-            means = torch.stack([client.class_means for client in clients])
-            return FeatureCombiner(weights, F.normalize(_by_count(means, clients), dim=1))
-        P = torch.stack([client.prototypes for client in clients])
-        merged = P.mean(dim=0) if self.merge == "mean" else _by_count(P, clients)
-        return FeatureCombiner(weights, merged)
+        return FeatureCombiner(weights=weights, prototypes=self.merged(clients))
+
+    def merged(self, clients: Sequence[Summary]) -> Tensor:
+        each = prototypes_of(clients, self.prototypes)
+        merged = merge_prototypes(each, clients, self.prototypes, self.merge)
+        return F.normalize(merged, dim=1) if self.prototypes == "means" else merged
 
 
-def _by_count(each: Tensor, clients: Sequence[Summary]) -> Tensor:
-    """Σ_k n_kc P_k[c] / Σ_k n_kc; of a class that nobody holds the plain mean."""
-    counts = torch.stack([client.label_counts for client in clients]).double()
-    counts[:, counts.sum(dim=0) == 0] = 1
-    return torch.einsum("kc,kcd->cd", (counts / counts.sum(dim=0)).float(), each)
-
-
-@dataclass(frozen=True)
-class FeatureCombiner:
+class FeatureCombiner(Combiner, name="features"):
     weights: Tensor
     prototypes: Tensor
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from pydantic import Field
@@ -18,6 +17,7 @@ from accord.fusion.base import (
     client_weights,
     fusions,
 )
+from accord.messages import Briefing
 
 
 @fusions.register("outputs")
@@ -29,15 +29,14 @@ class OutputEnsemble(Vote):
         False, description="subtract the log of the client's label prior, (n_kc + 1) smoothed"
     )
 
-    def combiner(self, clients: Sequence[Summary]) -> Combiner:
+    def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002
         counts = torch.stack([client.label_counts for client in clients]).double() + 1
         log_prior = (counts / counts.sum(dim=1, keepdim=True)).log().float()
         shift = log_prior if self.prior else torch.zeros_like(log_prior)
-        return OutputCombiner(client_weights(clients, self.weights), shift)
+        return OutputCombiner(weights=client_weights(clients, self.weights), shift=shift)
 
 
-@dataclass(frozen=True)
-class OutputCombiner:
+class OutputCombiner(Combiner, name="outputs"):
     weights: Tensor
     shift: Tensor
 

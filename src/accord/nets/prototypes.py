@@ -46,6 +46,15 @@ class PrototypeHead(Head):
         return F.normalize(features, dim=1) @ self.prototypes.T
 
 
+@heads.register("anchors")
+class AnchorHead(PrototypeHead):
+    """Logits = z Aᵀ: the briefing's anchors are the prototypes, and nobody moves them."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__(width, classes)
+        self.prototypes.requires_grad_(False)
+
+
 @heads.register("linear")
 class LinearHead(Head):
     """Logits = f Wᵀ + b: the usual classifier."""

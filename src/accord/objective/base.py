@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,22 +26,29 @@ class Batch:
 
     `features` f is (V·B, d), `logits` (V·B, C), `labels` y (V·B). `prototypes` P is (C, d), the
     head's weight, `first_prototypes` P₀ its value before the first step; `anchors` A is (C, d) or
-    None; `held` marks the classes the client has; `queue` holds its past features, `bank` public
-    ones, where a term asks for them, and `reference` is what that bank says of the client's own
-    mix of classes; `progress` p ∈ [0, 1) is over all local training.
+    None; `label_counts` n_c are the client's images of each class; `queue` holds its past features,
+    `bank` public ones, where a term asks for them, and `reference` is what that bank says of the
+    client's own mix of classes; `targets` are a teacher's probabilities (V·B, C); `progress`
+    p ∈ [0, 1) is over all local training.
     """
 
     features: Tensor
     logits: Tensor
     labels: Tensor
     prototypes: Tensor
-    held: Tensor
+    label_counts: Tensor
     anchors: Tensor | None = None
     first_prototypes: Tensor | None = None
     queue: Rows | None = None
     bank: Rows | None = None
     reference: Reference | None = None
+    targets: Tensor | None = None
     progress: float = 0.0
+
+    @property
+    def held(self) -> Tensor:
+        """(C): the classes the client has."""
+        return self.label_counts > 0
 
     @cached_property
     def directions(self) -> Tensor:
@@ -50,6 +58,8 @@ class Batch:
 
 class Term(Config, ABC):
     """A loss term: its fields are its parameters, calling it gives a scalar."""
+
+    weight: float = Field(1.0, gt=0, description="times the loss, within L_loc")
 
     @abstractmethod
     def __call__(self, batch: Batch) -> Tensor: ...
@@ -84,4 +94,6 @@ def make_term(name: str, spec: dict[str, Any] | None, where: str) -> Term:
 def make_alignment(name: str, spec: dict[str, Any] | None, where: str) -> Term:
     """The term that an entry of a recipe's `align` describes, where its balance stands as well."""
     params = {key: value for key, value in (spec or {}).items() if key != "balance"}
+    if "weight" in params:
+        raise AccordError(f"{where}.weight: an alignment term is weighed by its balance; drop it.")
     return make_term(name, params, where)

@@ -1,0 +1,73 @@
+"""Calibrated class-wise votes: a client speaks on a class to the extent that it has seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from accord.fusion.base import Combiner, Outputs, Summary, Vote, fusions
+from accord.messages import Briefing
+
+NARROW = 1e-2  # the least spread of a cosine: of a client with one image, or one class
+NOBODY = -30.0  # the score of a class that no client holds: it is never predicted
+
+
+@fusions.register("classwise")
+class Classwise(Vote):
+    """score_c(x) = Σ_k r_kc (s_kc(x) − μ_kc)/σ_kc, s_kc = cos(f_k(x), P_k[c]), Σ_k r_kc = 1.
+
+    A client's score of a class means little beside another's: nets differ in scale and offset. So
+    each is centred and scaled by what the client measured on its own images (2C numbers in its
+    upload). Centred at the mean over them, a client with one class sees all its images at 0, as if
+    it knew nothing; centred at the midpoint between images of the class and the same images
+    rotated, it does not. A class that nobody holds is never predicted.
+    """
+
+    weights: Literal["sqrt", "count", "log"] = Field(
+        "sqrt", description="r_kc ∝ √n_kc, n_kc or log(1 + n_kc)"
+    )
+    centre: Literal["mean", "rotated", "none"] = Field(
+        "rotated",
+        description="μ_kc: the mean over own images, classes alike; the midpoint between images "
+        "of the class and the same rotated by 90°; or no calibration at all (μ = 0, σ = 1)",
+    )
+
+    def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002
+        counts = torch.stack([client.label_counts for client in clients]).double()
+        kinds = {"sqrt": counts.sqrt(), "count": counts, "log": counts.log1p()}
+        votes = kinds[self.weights]
+        held = votes.sum(dim=0) > 0
+        votes = votes / votes.sum(dim=0).clamp(min=1e-12)
+        scores = [client.tensors for client in clients]
+        spread = torch.stack([found["score_std"] for found in scores]).clamp(min=NARROW)
+        centre = torch.stack([found["score_mean"] for found in scores])
+        if self.centre == "rotated":
+            ends = [(found["score_own"] + found["score_rotated"]) / 2 for found in scores]
+            centre = torch.stack(ends)
+        elif self.centre == "none":
+            centre, spread = torch.zeros_like(centre), torch.ones_like(spread)
+        P = torch.stack([F.normalize(client.prototypes, dim=1) for client in clients])
+        return ClasswiseCombiner(
+            votes=votes.float(), centre=centre, spread=spread, prototypes=P, held=held
+        )
+
+
+class ClasswiseCombiner(Combiner, name="classwise"):
+    votes: Tensor
+    centre: Tensor
+    spread: Tensor
+    prototypes: Tensor
+    held: Tensor
+
+    def vote(self, client: int, outputs: Outputs) -> Tensor:
+        scores = F.normalize(outputs.features, dim=1) @ self.prototypes[client].T
+        calibrated = (scores - self.centre[client]) / self.spread[client]
+        return calibrated * self.votes[client]
+
+    def decide(self, total: Tensor) -> Tensor:
+        return total.masked_fill(~self.held, NOBODY)

@@ -1,0 +1,74 @@
+"""FedSRA's fusion: every client's features brought to one scale before they are added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from accord.fusion.base import (
+    Combiner,
+    Outputs,
+    Summary,
+    Vote,
+    Weights,
+    client_weights,
+    fusions,
+)
+from accord.fusion.merging import (
+    MERGING,
+    SOURCE,
+    Merging,
+    Source,
+    merge_prototypes,
+    prototypes_of,
+)
+from accord.messages import Briefing
+
+FLAT = 1e-6  # the least variance: a feature that never moves says nothing
+
+
+@fusions.register("standardised")
+class Standardised(Vote):
+    """argmax_c cos(Σ_k w_k f̂_k(x), P[c]) with f̂ = (f − μ_k)/σ_k, elementwise.
+
+    μ_k and σ_k are the moments in the client's upload, never those of test images, so that a
+    prediction does not depend on what else is in its batch. With `prototypes: means` the class
+    means are standardised like the features.
+    """
+
+    weights: Weights = Field("sqrt", description="w_k: count (n_k), sqrt (√n_k) or equal")
+    prototypes: Source = Field("head", description=SOURCE)
+    merge: Merging = Field("mean", description=MERGING)
+
+    def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002
+        mean = torch.stack([client.tensors["feature_mean"] for client in clients])
+        variance = torch.stack([client.tensors["feature_var"] for client in clients])
+        scale = variance.clamp(min=FLAT).sqrt()
+        each = prototypes_of(clients, self.prototypes)
+        if self.prototypes == "means":
+            each = (each - mean[:, None]) / scale[:, None]
+        merged = merge_prototypes(each, clients, self.prototypes, self.merge)
+        return StandardisedCombiner(
+            weights=client_weights(clients, self.weights),
+            mean=mean,
+            scale=scale,
+            prototypes=F.normalize(merged, dim=1),
+        )
+
+
+class StandardisedCombiner(Combiner, name="standardised"):
+    weights: Tensor
+    mean: Tensor
+    scale: Tensor
+    prototypes: Tensor
+
+    def vote(self, client: int, outputs: Outputs) -> Tensor:
+        standard = (outputs.features - self.mean[client]) / self.scale[client]
+        return standard * self.weights[client].float()
+
+    def decide(self, total: Tensor) -> Tensor:
+        return F.normalize(total, dim=1) @ self.prototypes.T

@@ -1,0 +1,182 @@
+"""Standardised, class-wise, noise-weighted and learnt votes, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from accord.fusion import Outputs, Summary, fusions
+from accord.fusion.base import Vote
+from accord.fusion.learned import LearnedPrototypes
+from accord.fusion.merging import merge_prototypes
+from accord.messages import Briefing
+from accord.parts import make_part
+from fusion.support import client
+from tests_support import brief_for
+
+BRIEFING = brief_for("fafi")
+
+
+def seen(features: list[float]) -> Outputs:
+    return Outputs(torch.tensor([features]), torch.zeros(1, 2))
+
+
+def scores(
+    name: str, clients: list[Summary], images: list[list[float]], briefing: Briefing, **params: Any
+) -> list[float]:
+    rule = make_part(fusions, {"use": name, **params}, "fusion")
+    assert isinstance(rule, Vote)
+    combiner = rule.combiner(clients, briefing)
+    votes = [combiner.vote(k, seen(image)) for k, image in enumerate(images)]
+    found: list[float] = combiner.decide(torch.stack(votes).sum(dim=0))[0].tolist()
+    return found
+
+
+# --- standardised ------------------------------------------------------------------------------
+
+
+def test_standardised_brings_features_to_one_scale() -> None:
+    # (3 − 1)/2 = 1 and (1 − 3)/0.5 = −4; of client 1 (0, 2). √n: 1 and 3 of 4.
+    clients = [
+        client([1, 0], feature_mean=[1.0, 3.0], feature_var=[4.0, 0.25]),
+        client([4, 5], feature_mean=[0.0, 0.0], feature_var=[1.0, 1.0]),
+    ]
+    found = scores("standardised", clients, [[3.0, 1.0], [0.0, 2.0]], BRIEFING)
+    x, y = 0.25 * 1 + 0.75 * 0, 0.25 * -4 + 0.75 * 2
+    assert found == pytest.approx([x / math.hypot(x, y), y / math.hypot(x, y)], abs=1e-6)
+
+
+def test_a_feature_that_never_moves_stays_finite() -> None:
+    clients = [client([1, 1], feature_mean=[1.0, 0.0], feature_var=[0.0, 1.0])]
+    assert all(map(math.isfinite, scores("standardised", clients, [[1.0, 2.0]], BRIEFING)))
+
+
+# --- classwise -----------------------------------------------------------------------------------
+
+MOMENTS: dict[str, Any] = {
+    "score_mean": [0.2, 0.4],
+    "score_std": [0.1, 0.2],
+    "score_own": [0.8, 0.6],
+    "score_rotated": [0.4, 0.2],
+}
+
+
+@pytest.mark.parametrize(
+    ("centre", "expected"),
+    [
+        ("none", [0.6, 0.8]),
+        ("mean", [(0.6 - 0.2) / 0.1, (0.8 - 0.4) / 0.2]),
+        ("rotated", [(0.6 - 0.6) / 0.1, (0.8 - 0.4) / 0.2]),
+    ],
+)
+def test_classwise_of_one_client(centre: str, expected: list[float]) -> None:
+    found = scores("classwise", [client([3, 3], **MOMENTS)], [[3.0, 4.0]], BRIEFING, centre=centre)
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("weights", "share"),
+    [("sqrt", 1 / 4), ("count", 1 / 10), ("log", math.log(2) / (math.log(2) + math.log(10)))],
+)
+def test_a_client_speaks_on_a_class_to_the_extent_that_it_has_seen_it(
+    weights: str, share: float
+) -> None:
+    # Class 0: 1 image against 9. Class 1: client 1's alone.
+    clients = [client([1, 0], **MOMENTS), client([9, 4], **MOMENTS)]
+    images = [[1.0, 0.0], [0.0, 1.0]]
+    found = scores("classwise", clients, images, BRIEFING, centre="none", weights=weights)
+    assert found == pytest.approx([share, 1.0], abs=1e-6)
+
+
+def test_a_class_that_nobody_holds_is_never_predicted() -> None:
+    found = scores("classwise", [client([5, 0], **MOMENTS)], [[0.0, 1.0]], BRIEFING)
+    assert found[0] > found[1]
+    assert F.softmax(torch.tensor(found), dim=0)[1] < 1e-6
+
+
+def test_clients_with_one_class_each_are_told_apart() -> None:
+    """Each scores all it has seen high; only what it measured tells its own class from others."""
+    one: dict[str, Any] = {
+        "score_mean": [0.9, 0.0],
+        "score_std": [0.01, 0.0],
+        "score_own": [0.9, 0.0],
+    }
+    two: dict[str, Any] = {
+        "score_mean": [0.0, 0.3],
+        "score_std": [0.0, 0.01],
+        "score_own": [0.0, 0.3],
+    }
+    clients = [
+        client([5, 0], **one, score_rotated=[0.7, 0.0]),
+        client([0, 5], **two, score_rotated=[0.0, 0.1]),
+    ]
+    # An image of class 1: client 0 says 0.8 of class 0, client 1 says 0.29 of class 1.
+    images = [[0.8, 0.6], [math.sqrt(1 - 0.29**2), 0.29]]
+    raw = scores("classwise", clients, images, BRIEFING, centre="none")
+    assert raw[0] > raw[1]
+    found = scores("classwise", clients, images, BRIEFING, centre="rotated")
+    assert found[1] > found[0]
+
+
+# --- noise ---------------------------------------------------------------------------------------
+
+
+def test_noise_weighs_each_image_of_each_client() -> None:
+    # Client 0 sees the image as it sees noise (cosine 1) and has no say; client 1 at cosine 0.
+    clients = [
+        client([5, 5], noise_feature=[2.0, 0.0]),
+        client([5, 5], noise_feature=[3.0, 0.0]),
+    ]
+    found = scores("noise", clients, [[4.0, 0.0], [0.0, 1.0]], BRIEFING)
+    assert found == pytest.approx([0.0, 1.0], abs=1e-6)
+    plain = scores("features", clients, [[4.0, 0.0], [0.0, 1.0]], BRIEFING)
+    assert plain[0] > plain[1]  # so the weights do not cancel
+
+
+# --- prototypes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("merging", "share"),
+    [("mean", 1 / 2), ("count", 3 / 4), ("reliability", 3 * 0.5 / (3 * 0.5 + 1 * 1.0))],
+)
+def test_prototypes_are_merged_by_weights(merging: Any, share: float) -> None:
+    clients = [client([3, 0], accuracy=0.5), client([1, 0], accuracy=1.0)]
+    each = torch.stack([torch.full((2, 2), 1.0), torch.zeros(2, 2)])
+    found = merge_prototypes(each, clients, "head", merging)
+    assert found[0].tolist() == pytest.approx([share, share])
+    assert found[1].tolist() == pytest.approx([0.5, 0.5])  # held by nobody: plain mean
+
+
+def test_confidence_weighs_by_how_far_a_class_stands_out() -> None:
+    # (0.8 − 0.2)/0.1 = 6 spreads at client 0; at client 1 the class does not stand out at all.
+    clients = [client([1, 1], **MOMENTS), client([9, 1], **{**MOMENTS, "score_own": [0.1, 0.6]})]
+    each = torch.stack([torch.ones(2, 2), torch.zeros(2, 2)])
+    found = merge_prototypes(each, clients, "head", "confidence")
+    assert found[0].tolist() == [1.0, 1.0]
+    assert found[1].tolist() == pytest.approx([0.5, 0.5])
+
+
+# --- learned -------------------------------------------------------------------------------------
+
+
+def test_learnt_prototypes_lower_their_loss() -> None:
+    each = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
+    anchors = F.normalize(torch.randn(4, 6, generator=torch.Generator().manual_seed(1)), dim=1)
+
+    def loss(merged: Tensor) -> float:
+        own = torch.arange(4)
+        fit = torch.stack([F.cross_entropy(P @ merged.T, own) for P in each]).sum()
+        return float(fit + 0.1 * F.mse_loss(merged, anchors))
+
+    start = each.mean(dim=0)
+    found = LearnedPrototypes(epochs=50).learn(each, anchors)
+    assert loss(found) < loss(start)
+    first = LearnedPrototypes(epochs=1).learn(each, anchors)
+    # Adam's first step has the length of its lr in every coordinate, against the gradient's sign.
+    torch.testing.assert_close((first - start).abs(), torch.full((4, 6), 1e-3), rtol=1e-3, atol=0)
