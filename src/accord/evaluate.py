@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import torch
@@ -67,6 +68,14 @@ def voting(spec: Any) -> Vote:
 
 def combiner_of(rule: Vote, files: UploadFiles) -> Combiner:
     return rule.combiner(files.summaries(), files.briefing)
+
+
+def summed_votes(
+    files: UploadFiles, images: ImageSet, vote: Callable[[int, Outputs], Tensor], device: str
+) -> Tensor:
+    """Σ_k vote(k, outputs_k) on `images`, the nets run one after the other."""
+    votes = (vote(k, run_net(files, k, images, device)) for k in range(len(files)))
+    return reduce(torch.add, votes)
 
 
 def _ask(

@@ -94,11 +94,12 @@ def _chosen(
 ) -> list[TrialRun]:
     """The finished trials that are meant."""
     runs = [run for run in plan.runs(record) if isinstance(run, TrialRun)]
-    found = [run for run in runs if run.folder.info().get("status") == "finished"]
+    found = []
     for run in runs:
-        if run not in found:
+        if run.folder.info().get("status") != "finished":
             plan.tell(f"{run.folder.id}: not finished, left out")
-    found = [run for run in found if trial is None or trial in run.folder.id]
+        elif trial is None or trial in run.folder.id:
+            found.append(run)
     if not found:
         known = ", ".join(run.folder.id for run in runs)
         raise AccordError(f"no finished trial {trial or ''} in {record.path}; trials: {known}.")

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from accord.bank import BankConfig
 from accord.budget import Budget
 from accord.data.imageset import ImageSet
-from accord.evaluate import run_net
-from accord.fusion.base import client_weights
+from accord.evaluate import summed_votes
+from accord.fusion.base import Outputs, client_weights
 from accord.objective.negatives import Rows
 from accord.recipe import resolve
 from accord.study import POOLED, Trial
@@ -41,10 +41,9 @@ def teacher_trial(trial: Trial, bank: BankConfig) -> Trial:
 def encode(files: UploadFiles, images: ImageSet, device: str) -> Rows:
     """norm(Σ_k (n_k/n) f_k(x)) of every image: what the fusion `features` compares, unit length."""
     weights = client_weights(files.summaries(), "count")
-    total: Tensor | None = None
-    for index in range(len(files)):
-        vote = run_net(files, index, images, device).features * weights[index].float()
-        total = vote if total is None else total + vote
-    if total is None:
-        raise ValueError("no uploads to encode with")
+
+    def weighted(client: int, outputs: Outputs) -> Tensor:
+        return outputs.features * weights[client].float()
+
+    total = summed_votes(files, images, weighted, device)
     return Rows(F.normalize(total, dim=1), torch.from_numpy(images.labels))

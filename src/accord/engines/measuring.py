@@ -241,7 +241,8 @@ class Measuring:
 
 def _added(blocks: list[list[Any]]) -> list[Metrics]:
     """The metrics of each net, from its tally in every block."""
-    return [Tally.sum(map(Tally.from_json, tallies)).metrics() for tallies in zip(*blocks)]  # noqa: B905
+    nets = zip(*blocks, strict=True)
+    return [Tally.sum(map(Tally.from_json, tallies)).metrics() for tallies in nets]
 
 
 def plain(spec: dict[str, Any]) -> dict[str, Any]:

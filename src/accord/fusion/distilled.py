@@ -12,7 +12,7 @@ from torch import Tensor
 from accord.budget import Budget
 from accord.client import Precision, Training
 from accord.errors import AccordError
-from accord.evaluate import combiner_of, run_net, voting
+from accord.evaluate import combiner_of, summed_votes, voting
 from accord.fusion.average import one_net
 from accord.fusion.base import Merge, Scene, Vote, fusions
 from accord.fusion.outputs import OutputEnsemble
@@ -65,12 +65,7 @@ class Distilled(Merge):
         if not isinstance(files, UploadFiles):
             raise TypeError("a teacher is made of upload files")
         combiner = combiner_of(voting(self.teacher), files)
-        total: Tensor | None = None
-        for index in range(len(files)):
-            vote = combiner.vote(index, run_net(files, index, scene.public, str(scene.device)))
-            total = vote if total is None else total + vote
-        if total is None:
-            raise ValueError("no uploads to learn from")
+        total = summed_votes(files, scene.public, combiner.vote, str(scene.device))
         return self.probabilities(combiner.decide(total))
 
     def probabilities(self, scores: Tensor) -> Tensor:
