@@ -178,3 +178,14 @@ def test_the_upload_answers_its_briefing(data: ImageSet) -> None:
     upload.check(briefing, "upload")
     assert upload.header.samples == 40
     assert upload.tensors["label_counts"].tolist() == [20, 13, 0, 0, 7, 0, 0, 0, 0, 0]
+
+
+def test_a_term_counts_by_its_weight() -> None:
+    data = images_of([0] * 6 + [1] * 6)
+    events = [
+        train(data, brief_for("fafi", change=change, batch=12, epochs=1), "0").header.telemetry[0]
+        for change in ({}, {"objective": {"separation": {"weight": 3.0}}})
+    ]
+    more = 2 * events[0]["loss_separation"]
+    assert events[1]["loss_separation"] == pytest.approx(3 * events[0]["loss_separation"])
+    assert events[1]["loss_local"] == pytest.approx(events[0]["loss_local"] + more)

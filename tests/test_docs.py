@@ -74,6 +74,11 @@ def test_the_study_and_the_recipe_shown_are_valid(tmp_path: Path) -> None:
         "lambda": 1.0,
         "attenuation": "constant",
     }
+    shown = block((ROOT / "docs/bank.md").read_text(), "name: all-of-it")
+    (tmp_path / "all-of-it.yaml").write_text(shown)
+    combined = resolve("all-of-it.yaml", tmp_path)
+    assert combined.bank is not None
+    assert set(combined.align) == {"anchors", "mmd"}
 
 
 def test_the_part_shown_works_as_told() -> None:
@@ -81,9 +86,10 @@ def test_the_part_shown_works_as_told() -> None:
     exec(compile(code, "docs/adding.md", "exec"), {"__name__": "shown"})
     try:
         recipe = resolve(
-            {"use": "fafi", "objective": {"shortness": {"weight": 0.1}}, "as": "short"}, ROOT
+            {"use": "fafi", "objective": {"shortness": {"power": 1, "weight": 0.1}}, "as": "short"},
+            ROOT,
         )
-        assert recipe.objective["shortness"] == {"weight": 0.1}
+        assert recipe.objective["shortness"] == {"weight": 0.1, "power": 1.0}
     finally:
         del terms._parts["shortness"]
 

@@ -153,6 +153,14 @@ def test_prototypes_are_merged_by_weights(merging: Any, share: float) -> None:
     assert found[1].tolist() == pytest.approx([0.5, 0.5])  # held by nobody: plain mean
 
 
+def test_class_means_count_only_where_a_class_is_held() -> None:
+    # A client uploads 0 for a class it has not; of three, two hold class 0 and one class 1.
+    clients = [client([3, 0]), client([1, 0]), client([0, 5])]
+    each = torch.tensor([[[4.0], [0.0]], [[8.0], [0.0]], [[0.0], [5.0]]])
+    assert merge_prototypes(each, clients, "means", "mean").flatten().tolist() == [6.0, 5.0]
+    assert merge_prototypes(each, clients, "means", "count").flatten().tolist() == [5.0, 5.0]
+
+
 def test_confidence_weighs_by_how_far_a_class_stands_out() -> None:
     # (0.8 − 0.2)/0.1 = 6 spreads at client 0; at client 1 the class does not stand out at all.
     clients = [client([1, 1], **MOMENTS), client([9, 1], **{**MOMENTS, "score_own": [0.1, 0.6]})]
