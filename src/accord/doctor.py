@@ -22,7 +22,8 @@ from accord.data.cache import cache_root
 from accord.data.datasets import inventory
 from accord.report.tables import plain_table
 
-EXTRAS = {"notebook": "pandas", "gradient": "torchjd"}  # extra → a module it brings
+# Extra → a package it brings.
+EXTRAS = {"notebook": "pandas", "gradient": "torchjd", "transport": "POT", "onnx": "onnxruntime"}
 GIB = 2**30
 
 
@@ -120,12 +121,12 @@ def _datasets(data_root: Path | None) -> list[Check]:
 
 def _extras() -> list[Check]:
     checks = []
-    for extra, module in EXTRAS.items():
-        if find_spec(module):
-            checks.append(Check(f"extra {extra}", f"{module} {version(module)}"))
-        else:
+    for extra, package in EXTRAS.items():
+        try:
+            checks.append(Check(f"extra {extra}", f"{package} {version(package)}"))
+        except PackageNotFoundError:
             advice = f"pip install 'accord[{extra}]' if you want it"
-            checks.append(Check(f"extra {extra}", f"{module} missing", "note", advice))
+            checks.append(Check(f"extra {extra}", f"{package} missing", "note", advice))
     return checks
 
 

@@ -165,7 +165,8 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
             speed.training(size, budget) + size * speed.forward * len(budget.checkpoints)
             for size in untrained
         ],
-        measure_seconds=measured * speed.forward * len(run.measuring.missing()),
+        measure_seconds=measured * speed.forward * len(run.measuring.missing())
+        + run.measuring.merge_work() * speed.step / (budget.batch * run.trial.recipe.views),
         upload_bytes=speed.upload_bytes * len(sizes),
         download_bytes=speed.briefing_bytes * len(sizes),
         disk_bytes=speed.upload_bytes * len(sizes) + speed.briefing_bytes,

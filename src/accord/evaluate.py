@@ -15,6 +15,7 @@ from accord.fusion.base import Combiner, Merge, Outputs, Vote, fusions
 from accord.messages import NET, unprefixed
 from accord.metrics import Tally
 from accord.moments import forward_all
+from accord.nets.folding import folded
 from accord.nets.prototypes import loaded_net
 from accord.parts import make_part
 from accord.uploads import UploadFiles
@@ -113,7 +114,7 @@ def run_net(files: UploadFiles, index: int, images: ImageSet, device: str) -> Ou
     header = files.briefing.header
     weights = unprefixed(NET, files.load(index).tensors)
     net = loaded_net(header.net, header.channels, len(header.classes), weights)
-    net = net.to(torch.device(device), memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net = folded(net).to(torch.device(device), memory_format=torch.channels_last)  # type: ignore[call-overload]
     batches = list(forward_all(net, images, header, torch.device(device)))
     return Outputs(
         features=torch.cat([features for features, _, _ in batches]),

@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from accord.engines.jobs import perform
 from accord.engines.local import Watcher
 from accord.engines.measuring import plain
 from accord.engines.trialrun import TrialRun
@@ -62,7 +61,7 @@ def fuse(
         if not without:
             record.adopt(study)
         for run in runs:
-            run.fuse_again(specs, tuple(without))
+            run.fuse_again(specs, tuple(without), keep=specs[0]["as"] if save else None)
         execute_runs(runs, record, workers_for(workers), watcher)
         record.write_results()
         if save is not None and not runs[0].failures:
@@ -126,15 +125,10 @@ def _refuse_several(runs: Sequence[TrialRun], spec: Spec) -> None:
 
 def predictor_of(run: TrialRun, spec: Spec, record: Record) -> Predictor:
     """The model that a fusion makes of a trial's last uploads."""
-    measuring, rule = run.measuring, make_part(fusions, plain(spec), "fusion")
+    measuring, epoch = run.measuring, run.epochs[-1]
     briefing = Briefing.load(run.folder.briefing)
-    epoch = measuring.epochs[-1]
-    paths = [measuring.upload(client, epoch) for client in measuring.clients]
-    files = UploadFiles(paths, briefing)
-    if isinstance(rule, Merge):
-        job = run.with_deal(measuring.merge_job(spec, rule, epoch, run.device))
-        perform(job.kind, job.args, lambda news: None)  # noqa: ARG005
-        files = UploadFiles(job.args["to"], briefing, own=True)
+    own = isinstance(measuring.rules[spec["as"]], Merge)
+    files = UploadFiles(measuring.nets(spec), briefing, own=own)
     combiner = combiner_of(voting(plain(spec)), files)
     nets = [unprefixed(NET, files.load(index).tensors) for index in range(len(files))]
     measuring.forget_merged()

@@ -28,6 +28,7 @@ from accord.files import read_json, write_atomic, write_json
 from accord.fusion.base import Combiner, Outputs, combiners
 from accord.messages import BriefingHeader, NetHeader
 from accord.moments import EVAL_BATCH
+from accord.nets.folding import folded
 from accord.nets.prototypes import Net, loaded_net
 
 
@@ -74,7 +75,7 @@ class Predictor:
         header = self.header
         for index in range(header.nets):
             net = loaded_net(header.net, header.channels, len(header.classes), self.weights(index))
-            yield net.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            yield folded(net).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def scores(self, images: ImageSet) -> Tensor:
         """(N, C), in eval mode: what is said of an image never depends on the others."""

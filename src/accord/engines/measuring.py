@@ -31,6 +31,7 @@ class Measuring:
     folder: TrialFolder
     deal: Deal
     without: tuple[str, ...] = ()  # clients that are left out of every fusion
+    keep: str | None = None  # the fusion whose nets somebody wants to have afterwards
     tallies: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -83,20 +84,35 @@ class Measuring:
 
     def merge_jobs(self, device: str) -> Iterator[Job]:
         """One for every rule that makes other nets of the uploads."""
-        for epoch, names in self.possible().items():
+        for epoch, spec, rule in self._merges(self.possible()):
+            args = {
+                **self._files(epoch),
+                "fusion": plain(spec),
+                "to": self._merged(spec["as"], rule, epoch),
+                "device": device,
+            }
+            yield Job("merge", args, rule.work(len(self.deal.split.public)))
+
+    def merge_work(self) -> float:
+        """Of all merges yet to do, in images passed through the net."""
+        public = len(self.deal.split.public)
+        return sum(rule.work(public) for _, _, rule in self._merges(self.missing()))
+
+    def _merges(self, names: dict[int, list[str]]) -> Iterator[tuple[int, dict[str, Any], Merge]]:
+        """The rules among `names` that merge, and the one to keep."""
+        for epoch in self.epochs:
+            kept = {self.keep} if epoch == self.epochs[-1] else set()
             for spec in self.trial.fusions:
                 rule = self.rules[spec["as"]]
-                if spec["as"] in names and isinstance(rule, Merge):
-                    yield self.merge_job(spec, rule, epoch, device)
+                if spec["as"] in {*names.get(epoch, ()), *kept} and isinstance(rule, Merge):
+                    yield epoch, spec, rule
 
-    def merge_job(self, spec: dict[str, Any], rule: Merge, epoch: int, device: str) -> Job:
-        args = {
-            **self._files(epoch),
-            "fusion": plain(spec),
-            "to": self._merged(spec["as"], rule, epoch),
-            "device": device,
-        }
-        return Job("merge", args, rule.work(len(self.deal.split.public)))
+    def nets(self, spec: dict[str, Any]) -> list[str]:
+        """The files of the nets that a fusion asks, after the last epoch."""
+        epoch, rule = self.epochs[-1], self.rules[spec["as"]]
+        if isinstance(rule, Merge):
+            return self._merged(spec["as"], rule, epoch)
+        return [str(self.upload(client, epoch)) for client in self.clients]
 
     def forget_merged(self) -> None:
         shutil.rmtree(self.folder.path / "merged", ignore_errors=True)
@@ -165,7 +181,8 @@ class Measuring:
                 "fusions": {**old["fusions"], **fresh["fusions"]},
             }
         self.folder.write_measures([checkpoints[epoch] for epoch in sorted(checkpoints)])
-        self.forget_merged()
+        if self.keep is None:
+            self.forget_merged()
 
     def _checkpoint(self, epoch: int) -> dict[str, Any]:
         test, test_clients = self._metrics(epoch, "test")

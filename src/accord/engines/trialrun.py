@@ -70,7 +70,8 @@ class TrialRun(Run):
         if self.twin is None:
             training = sum(self.training_size(index) for index in self.untrained())
         images = len(self.deal.part("test")) + len(self.deal.part("validation"))
-        return training + images * len(self.clients) * len(self.measuring.missing()) * FORWARD
+        measuring = images * len(self.clients) * len(self.measuring.missing()) * FORWARD
+        return training + self.measuring.merge_work() + measuring
 
     # --- the way -------------------------------------------------------------------------------
 
@@ -103,11 +104,16 @@ class TrialRun(Run):
         super().take(job, result)
         self.measuring.take(job, result)
 
-    def fuse_again(self, specs: list[dict[str, Any]], without: tuple[str, ...]) -> None:
-        """Goes back to where its clients have just trained, to fuse them otherwise."""
+    def fuse_again(
+        self, specs: list[dict[str, Any]], without: tuple[str, ...], keep: str | None
+    ) -> None:
+        """Goes back to where its clients have just trained, to fuse them otherwise.
+
+        The nets of the fusion `keep` stay until `forget_merged`.
+        """
         old = [] if without else [spec for spec in self.trial.fusions if spec not in specs]
         self.trial = replace(self.trial, fusions=(*old, *specs))
-        self.measuring = Measuring(self.trial, self.folder, self.deal, without)
+        self.measuring = Measuring(self.trial, self.folder, self.deal, without, keep)
         self.stage = "trained"
 
     def close(self) -> None:

@@ -46,13 +46,23 @@ class PrototypeHead(Head):
         return F.normalize(features, dim=1) @ self.prototypes.T
 
 
+ANCHOR_TEMPERATURE = 0.1
+
+
 @heads.register("anchors")
 class AnchorHead(PrototypeHead):
-    """Logits = z Aᵀ: the briefing's anchors are the prototypes, and nobody moves them."""
+    """Logits = z Aᵀ/τ: the briefing's anchors are the prototypes, and nobody moves them.
+
+    Anchors have unit length and cannot grow as prototypes do, so τ = 0.1 gives the scores a scale
+    at which a softmax can be sure; it is the temperature that recipes with this head train at.
+    """
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__(width, classes)
         self.prototypes.requires_grad_(False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return super().forward(features) / ANCHOR_TEMPERATURE
 
 
 @heads.register("linear")
