@@ -182,7 +182,6 @@ class Training:
         seen = augment(
             images, augmentations.get(header.augment), views, draws, header.mean, header.std
         )
-        targets = self.briefing.tensors.get("targets")
         with torch.autocast(device.type, torch.bfloat16, enabled=self.precision.autocast):
             features = self.encode(seen)
             logits = self.net.head(features)
@@ -190,7 +189,10 @@ class Training:
             features=features.float(),
             logits=logits.float(),
             labels=self.labels[positions].repeat(views).to(device),
-            targets=None if targets is None else targets[positions].repeat(views, 1).to(device),
+            lesson={
+                name: self.briefing.tensors[name][positions].repeat(views, 1).to(device)
+                for name in LESSON.intersection(self.briefing.tensors)
+            },
             prototypes=self.net.head.prototypes,
             queue=self.queue.rows(),
             progress=progress,
@@ -301,6 +303,7 @@ class Training:
         self.telemetry = [dict(event) for event in state.header.telemetry]
 
 
+LESSON = frozenset({"targets", "target_features"})  # rows of a briefing, one for each image
 BALANCE = "balance."
 QUEUE = "queue."
 

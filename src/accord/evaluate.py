@@ -11,7 +11,7 @@ from torch import Tensor
 
 from accord.data.imageset import ImageSet
 from accord.errors import ClientError
-from accord.fusion.base import Combiner, Merge, Outputs, Vote, fusions
+from accord.fusion.base import Combiner, Merge, Outputs, Uploads, Vote, fusions
 from accord.messages import NET, unprefixed
 from accord.metrics import Tally
 from accord.moments import forward_all
@@ -67,12 +67,12 @@ def voting(spec: Any) -> Vote:
     return rule
 
 
-def combiner_of(rule: Vote, files: UploadFiles) -> Combiner:
+def combiner_of(rule: Vote, files: Uploads) -> Combiner:
     return rule.combiner(files.summaries(), files.briefing)
 
 
 def summed_votes(
-    files: UploadFiles, images: ImageSet, vote: Callable[[int, Outputs], Tensor], device: str
+    files: Uploads, images: ImageSet, vote: Callable[[int, Outputs], Tensor], device: str
 ) -> Tensor:
     """Σ_k vote(k, outputs_k) on `images`, the nets run one after the other."""
     votes = (vote(k, run_net(files, k, images, device)) for k in range(len(files)))
@@ -109,7 +109,7 @@ def _require_finite(scores: Tensor, what: str) -> None:
         raise ClientError(f"{what} gave scores that are NaN or infinite. Lower budget.lr.")
 
 
-def run_net(files: UploadFiles, index: int, images: ImageSet, device: str) -> Outputs:
+def run_net(files: Uploads, index: int, images: ImageSet, device: str) -> Outputs:
     """A client's net on `images`: features and logits."""
     header = files.briefing.header
     weights = unprefixed(NET, files.load(index).tensors)

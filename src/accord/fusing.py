@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ def fuse(
             _refuse_several(runs, specs[0])
         if not without:
             record.adopt(study)
+        for run in runs:
+            plan.check_fusions(replace(run.trial, fusions=tuple(specs)), run.deal)
         for run in runs:
             run.fuse_again(specs, tuple(without), keep=specs[0]["as"] if save else None)
         execute_runs(runs, record, workers_for(workers), watcher)

@@ -147,11 +147,9 @@ class Plan:
                 make_part(
                     balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
                 ).require()
-        for spec in (*self.study.fusions, *(s for r in self.study.recipes for s in r.fusion)):
-            rule = {key: value for key, value in spec.items() if key != "as"}
-            make_part(fusions, rule, f"fusion {spec['as']}").require()
         for trial in self.study.trials():
             _, deal = self.deal(trial)
+            self.check_fusions(trial, deal)
             bank, setup = trial.recipe.bank, trial.setup
             kind = f"{setup.data} {setup.net} {setup.budget} {trial.recipe.training} {bank}"
             if kind in seen:
@@ -165,6 +163,16 @@ class Plan:
                 raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
             if bank:
                 self._tell_lacking(deal)
+
+    def check_fusions(self, trial: Trial, deal: Deal) -> None:
+        """Refuses rules that could not work on this trial's uploads."""
+        for spec in trial.fusions:
+            rule = {key: value for key, value in spec.items() if key != "as"}
+            made = make_part(fusions, rule, f"fusion {spec['as']}")
+            try:
+                made.require(trial.setup.net.norm, len(deal.split.public))
+            except AccordError as error:
+                raise AccordError(f"fusion {spec['as']!r}: {error}") from None
 
     def _tell_lacking(self, deal: Deal) -> None:
         """Classes too rare for the public set: no mistake, but the bank says nothing of them."""

@@ -169,6 +169,8 @@ def test_outputs_stays_finite_where_a_probability_underflows() -> None:
 class Held(list[Upload]):
     """Uploads in memory."""
 
+    briefing = BRIEFING
+
     def load(self, index: int) -> Upload:
         return self[index]
 

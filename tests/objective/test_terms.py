@@ -42,7 +42,10 @@ def batch_of(
         label_counts=torch.bincount(labels, minlength=len(P)),
         anchors=torch.zeros_like(P),
         bank=bank,
-        targets=torch.eye(len(P), dtype=P.dtype)[labels],
+        lesson={
+            "targets": torch.eye(len(P), dtype=P.dtype)[labels],
+            "target_features": features.detach().flip(0),
+        },
         reference=Reference(bank, torch.full((len(P),), 1 / len(P), dtype=P.dtype)),
     )
 

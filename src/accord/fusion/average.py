@@ -28,6 +28,12 @@ class Average(Merge):
         False, description="measure BN's statistics anew, on the public images"
     )
 
+    def require(self, norm: str, public: int) -> None:  # noqa: ARG002
+        if self.recalibrate and not public:
+            raise AccordError(
+                "`recalibrate` needs public images, found none: set data.public, e.g. 0.1."
+            )
+
     def asked(self) -> Vote:
         return OutputEnsemble()
 
@@ -76,8 +82,6 @@ def one_net(name: str, weights: Tensors, scene: Scene) -> Upload:
 
 def recalibrated(weights: Tensors, scene: Scene) -> Tensors:
     """The same net with BN's means and variances measured over all public images."""
-    if not len(scene.public):
-        raise AccordError("recalibrate needs public images, found none: set data.public, e.g. 0.1.")
     header = scene.briefing.header
     net = loaded_net(header.net, header.channels, len(header.classes), weights).to(scene.device)
     for module in net.modules():

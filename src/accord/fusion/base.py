@@ -58,6 +58,8 @@ class Outputs:
 class Uploads(Protocol):
     """The clients' uploads, loaded one at a time."""
 
+    briefing: Briefing
+
     def __len__(self) -> int: ...
     def load(self, index: int) -> Upload: ...
     def summaries(self) -> list[Summary]: ...
@@ -110,8 +112,11 @@ class Fusion(Config, ABC):
         """How often clients and server meet."""
         return 1
 
-    def require(self) -> None:
-        """Raises AccordError when an optional package that the rule needs is missing."""
+    def require(self, norm: str, public: int) -> None:
+        """Raises AccordError if it could not work: with such nets, with so many public images.
+
+        Asked before anything trains.
+        """
 
 
 class Vote(Fusion):

@@ -3,91 +3,157 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor
+from torch.nn import functional as F
 
 from accord.budget import Budget
 from accord.client import Precision, Training
+from accord.data.imageset import ImageSet
+from accord.data.unlabelled import image_files, read_images
 from accord.errors import AccordError
 from accord.evaluate import combiner_of, summed_votes, voting
 from accord.fusion.average import one_net
-from accord.fusion.base import Merge, Scene, Vote, fusions
+from accord.fusion.base import (
+    Bound,
+    Merge,
+    Outputs,
+    Scene,
+    Uploads,
+    Vote,
+    client_weights,
+    fusions,
+)
 from accord.fusion.outputs import OutputEnsemble
-from accord.messages import NET, Briefing, Upload, unprefixed
+from accord.messages import NET, Briefing, Upload
+from accord.parts import make_part
 from accord.uploads import UploadFiles
 
-CALIBRATED = 0.5  # what a class's share must exceed, of 1/C, to be divided by in full
+RARE = 0.5  # a class's share counts as at least this much of 1/C: no teacher is that unsure of it
 
 
 @fusions.register("distilled")
 class Distilled(Merge):
-    """A student of the clients' net imitates a fusion (`teacher`) on the public images.
+    """A student of the clients' net imitates a fusion (`teacher`) on images without labels.
 
-    Their labels are not used. It minimises CE(softmax(student), t), t = softmax(β·ŝ(x)), ŝ the
-    teacher's scores, over the mean of their spread over classes: rules speak on different scales.
-    With `calibrated`, t_c is divided by the mean of t_c over all public images before, so that
-    classes which the teacher favours everywhere do not swallow the others (logit adjustment).
+    It minimises CE(softmax(student), t) + γ(1 − cos(f, t_f)). t = softmax(β·ŝ(x)), ŝ the teacher's
+    scores over the mean of their spread over classes, for rules speak on different scales; t_f is
+    the clients' fused feature norm(Σ_k (n_k/n) z_k). With `calibrated`, t_c is divided by the mean
+    of t_c over all these images, so that classes which the teacher favours everywhere do not
+    swallow the others (logit adjustment, FEDIC).
     """
 
     teacher: dict[str, Any] = Field({"use": "classwise"}, description="the fusion to imitate")
-    epochs: int = Field(30, ge=1, description="over the public images")
+    images: str | None = Field(
+        None, description="a folder of images, instead of the study's public ones"
+    )
+    epochs: int = Field(30, ge=1, description="over these images")
     lr: float = Field(0.05, gt=0, description="of SGD, falling as a cosine")
     batch: int = Field(64, ge=2, description="images per step")
     sharpness: float = Field(2.0, gt=0, description="β")
+    features: float = Field(0.0, ge=0, description="γ, what it counts to see as the clients do")
     calibrated: bool = Field(False, description="divide by how often the teacher says each class")
 
     @field_validator("teacher", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
-        return {"use": value} if isinstance(value, str) else value
+    def _a_rule(cls, value: Any) -> Any:
+        spec = {"use": value} if isinstance(value, str) else value
+        rule = make_part(fusions, spec, "teacher")
+        if isinstance(rule, Bound | Distilled):
+            raise ValueError(f"expected a fusion to imitate; found {spec['use']}")
+        return spec
+
+    def require(self, norm: str, public: int) -> None:
+        if self.images is not None:
+            image_files([Path(self.images)])
+        elif not public:
+            raise AccordError(
+                "'distilled' needs images to learn from, found none: set data.public, e.g. 0.1, "
+                "or give it a folder with `images`."
+            )
+        make_part(fusions, self.teacher, "teacher").require(norm, public)
 
     def asked(self) -> Vote:
         return OutputEnsemble()
 
     def work(self, public: int) -> float:
-        return float(public * self.epochs)
+        images = public if self.images is None else len(image_files([Path(self.images)]))
+        return float(images * self.epochs)
 
     def merge(self, scene: Scene) -> Iterator[Upload]:
-        if not len(scene.public):
-            raise AccordError("'distilled' needs public images, found none: set data.public.")
-        briefing = self.briefing(scene, self.targets(scene))
-        student = Training(scene.public, briefing, "student", Precision(scene.device))
+        header = scene.briefing.header
+        self.require(header.net.norm, len(scene.public))
+        images = scene.public
+        if self.images is not None:
+            images = read_images(image_files([Path(self.images)]), header)
+        with teaching_nets(self.teacher, scene) as teacher:
+            briefing = self.briefing(scene.briefing, self.lesson(teacher, images, scene.device))
+        student = Training(images, briefing, "student", Precision(scene.device))
         while not student.done:
             student.run_epoch(lambda share: scene.tell((student.epoch + share) / self.epochs))
-        yield one_net("distilled", unprefixed(NET, student.upload().tensors), scene)
+        weights = {name: tensor.cpu() for name, tensor in student.net.state_dict().items()}
+        yield one_net("distilled", weights, scene)
 
-    def targets(self, scene: Scene) -> Tensor:
-        """The teacher's probabilities of every public image."""
-        files = scene.uploads
-        if not isinstance(files, UploadFiles):
-            raise TypeError("a teacher is made of upload files")
-        combiner = combiner_of(voting(self.teacher), files)
-        total = summed_votes(files, scene.public, combiner.vote, str(scene.device))
-        return self.probabilities(combiner.decide(total))
+    def lesson(self, teacher: Uploads, images: ImageSet, device: torch.device) -> dict[str, Tensor]:
+        """What the teacher says of every image, and how it sees it."""
+        combiner = combiner_of(voting(self.teacher), teacher)
+        weights = client_weights(teacher.summaries(), "count").float()
+
+        def both(client: int, outputs: Outputs) -> Tensor:
+            seen = weights[client] * F.normalize(outputs.features, dim=1)
+            return torch.cat([seen, combiner.vote(client, outputs)], dim=1)
+
+        total = summed_votes(teacher, images, both, str(device))
+        width = teacher.summaries()[0].prototypes.shape[1]
+        lesson = {"targets": self.probabilities(combiner.decide(total[:, width:]))}
+        if self.features:
+            lesson["target_features"] = total[:, :width].contiguous()
+        return lesson
 
     def probabilities(self, scores: Tensor) -> Tensor:
+        """t of every image."""
         spread = scores.std(dim=1).mean().clamp(min=1e-6)
         t = (self.sharpness * scores / spread).softmax(dim=1)
         if self.calibrated:
-            share = t.mean(dim=0).clamp(min=CALIBRATED / t.shape[1])
-            t = t / share
+            t = t / t.mean(dim=0).clamp(min=RARE / t.shape[1])
             t = t / t.sum(dim=1, keepdim=True)
         return t
 
-    def briefing(self, scene: Scene, targets: Tensor) -> Briefing:
+    def briefing(self, clients: Briefing, lesson: dict[str, Tensor]) -> Briefing:
         """The student's: the clients' start, this rule's budget, the teacher's answers."""
-        header = scene.briefing.header
+        header = clients.header
         budget = Budget(epochs=self.epochs, batch=self.batch, lr=self.lr, schedule="cosine")
+        terms: dict[str, Any] = {"imitation": {}}
+        if self.features:
+            terms["feature-imitation"] = {"weight": self.features}
         training = {
             **{"views": 1, "batches": "shuffled", "anchors": None, "align": {}},
-            **{"head": header.net.head, "objective": {"imitation": {}}},
+            **{"head": header.net.head, "objective": terms},
             **{"single_class": (), "alignment_epochs": 0},
         }
         told = header.model_copy(
             update={"training": training, "budget": budget.model_dump(mode="json")}
         )
-        net = {name: t for name, t in scene.briefing.tensors.items() if name.startswith(NET)}
-        return Briefing(told, {**net, "targets": targets.to(torch.float32)})
+        net = {name: t for name, t in clients.tensors.items() if name.startswith(NET)}
+        return Briefing(told, {**net, **{name: t.float() for name, t in lesson.items()}})
+
+
+@contextmanager
+def teaching_nets(teacher: dict[str, Any], scene: Scene) -> Iterator[Uploads]:
+    """The nets that a teacher asks: the clients' own, or those it makes of them."""
+    rule = make_part(fusions, teacher, "teacher")
+    if not isinstance(rule, Merge):
+        yield scene.uploads
+        return
+    with TemporaryDirectory(prefix="accord-teacher-") as folder:
+        paths = []
+        for index, upload in enumerate(rule.merge(scene)):
+            paths.append(Path(folder) / f"net-{index}.safetensors")
+            upload.save(paths[-1])
+        yield UploadFiles(paths, scene.briefing, own=True)

@@ -26,21 +26,22 @@ class Transport(Average):
     permutation, so a matched net computes what it did before.
     """
 
-    def require(self) -> None:
+    def require(self, norm: str, public: int) -> None:
+        super().require(norm, public)
         if find_spec("ot") is None:
             raise AccordError(
                 "the fusion 'transport' needs POT, which is not installed: "
                 "pip install 'accord[transport]'."
             )
-
-    def nets(self, scene: Scene) -> Iterator[Tensors]:
-        self.require()
-        header = scene.briefing.header
-        if header.net.norm != "batch":
+        if norm != "batch":
             raise AccordError(
                 "the fusion 'transport' reorders channels, which group norm does not allow; set "
                 "net.norm to batch."
             )
+
+    def nets(self, scene: Scene) -> Iterator[Tensors]:
+        header = scene.briefing.header
+        self.require(header.net.norm, len(scene.public))
         spaces = channel_spaces(build_encoder(header.net.backbone, header.channels, "batch"))
         sizes = [summary.header.samples for summary in scene.uploads.summaries()]
         largest = unprefixed(NET, scene.uploads.load(sizes.index(max(sizes))).tensors)

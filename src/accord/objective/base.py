@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,8 +29,8 @@ class Batch:
     head's weight, `first_prototypes` P₀ its value before the first step; `anchors` A is (C, d) or
     None; `label_counts` n_c are the client's images of each class; `queue` holds its past features,
     `bank` public ones, where a term asks for them, and `reference` is what that bank says of the
-    client's own mix of classes; `targets` are a teacher's probabilities (V·B, C); `progress`
-    p ∈ [0, 1) is over all local training.
+    client's own mix of classes; `lesson` is what a teacher says of each image, by name, (V·B, …);
+    `progress` p ∈ [0, 1) is over all local training.
     """
 
     features: Tensor
@@ -42,13 +43,22 @@ class Batch:
     queue: Rows | None = None
     bank: Rows | None = None
     reference: Reference | None = None
-    targets: Tensor | None = None
+    lesson: Mapping[str, Tensor] = field(default_factory=dict)
     progress: float = 0.0
 
     @property
     def held(self) -> Tensor:
         """(C): the classes the client has."""
         return self.label_counts > 0
+
+    def taught(self, what: str) -> Tensor:
+        """What a teacher says of each image."""
+        if what not in self.lesson:
+            raise AccordError(
+                f"there is no teacher's {what} in the briefing: only the fusion 'distilled' gives "
+                "one, to its student. Take the imitation term out of the recipe."
+            )
+        return self.lesson[what]
 
     @cached_property
     def directions(self) -> Tensor:

@@ -1,19 +1,25 @@
-"""Distillation: a student learns what a teacher says of images, and maybe how it sees them."""
+"""Distillation: a student learns what a teacher says of images, and how it sees them."""
 
 from __future__ import annotations
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.errors import AccordError
 from accord.objective.base import Batch, Term, terms
 
 
 @terms.register("imitation")
 class Imitation(Term):
-    """CE(softmax(logits), t): t the teacher's probabilities of each image, in the briefing."""
+    """CE(softmax(logits), t): t the teacher's probabilities of each image."""
 
     def __call__(self, batch: Batch) -> Tensor:
-        if batch.targets is None:
-            raise AccordError("the term 'imitation' needs a teacher's answers in the briefing.")
-        return F.cross_entropy(batch.logits, batch.targets)
+        return F.cross_entropy(batch.logits, batch.taught("targets"))
+
+
+@terms.register("feature-imitation")
+class FeatureImitation(Term):
+    """1 − cos(f, t_f), averaged: t_f the teacher's feature of each image."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        taught = F.normalize(batch.taught("target_features"), dim=1)
+        return 1 - (batch.directions * taught).sum(dim=1).mean()
