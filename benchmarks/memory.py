@@ -74,7 +74,7 @@ def _study(
         "net": {"backbone": backbone},
         "budget": {"epochs": 1},
         "recipes": "fafi",
-        "fusions": ["outputs", "average"],  # besides fafi's own: votes, and a merge
+        "fusions": ["outputs", "classwise", "average", "split"],  # besides fafi's own
         "bounds": False,  # the pooled bound is one client with everyone's images
     }
 

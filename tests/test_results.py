@@ -100,3 +100,13 @@ def test_names_are_never_taken_for_markup() -> None:
     text = shown(Results(Path("runs/m[/x]"), [row("a", 0, 0.5, dataset="[red]d[/red]")]))
     assert "m[/x]" in text
     assert "[red]d[/red]" in text
+
+
+def test_personal_accuracy_has_a_column_where_a_fusion_makes_personal_nets() -> None:
+    bound = row("local-only", 0, 0.3, fusion="client-mean", personal_accuracy=0.7)
+    assert "personal %" not in shown(Results(Path("r"), [row("fafi", 0, 0.5), bound]))
+    split = row("fafi", 0, 0.5, fusion="split", personal_accuracy=0.6)
+    text = shown(Results(Path("r"), [split, bound]))
+    assert "personal %" in text
+    assert "60.0" in text
+    assert "70.0" in text  # what it is to be compared with

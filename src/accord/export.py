@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -50,8 +53,7 @@ def export_onnx(model: Predictor, path: Path) -> float:
     header, whole = model.header, Whole(model).eval()
     shape = (2, header.channels, header.height, header.width)
     example = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")  # the exporter warns of its own future
+    with _quiet_exporter(), torch.inference_mode():
         program = torch.onnx.export(
             whole,
             (example,),
@@ -73,6 +75,20 @@ def export_onnx(model: Predictor, path: Path) -> float:
         raise RuntimeError(f"the exported file answers otherwise, by up to {difference:.2g}")
     write_atomic(path, content)
     return difference
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """It warns of its own future, and of packages that nothing here needs."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
 
 
 def _difference(content: bytes, whole: Whole, shape: tuple[int, ...]) -> float:

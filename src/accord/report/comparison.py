@@ -16,11 +16,14 @@ from accord.report.tables import plain_table
 Line = dict[str, Any]
 
 NUMBERS = (
-    *("clients", "α", "seeds", "epoch", "accuracy %", "balanced %", "worst %", "validation %"),
-    *("ECE %", "MB up", "seconds"),
+    *("clients", "α", "seeds", "epoch", "accuracy %", "balanced %", "worst %", "personal %"),
+    *("validation %", "ECE %", "MB up", "seconds"),
 )
 # What a narrow terminal can do without; the first go first.
-DISPENSABLE = ("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "balanced %")
+DISPENSABLE = (
+    *("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "personal %"),
+    "balanced %",
+)
 
 
 def compare(rows: Sequence[Row]) -> list[Line]:
@@ -106,6 +109,9 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     columns["accuracy %"] = lambda line: _percent(line["accuracy"])
     columns["balanced %"] = lambda line: _percent(line["balanced_accuracy"])
     columns["worst %"] = lambda line: _percent(line["worst_class"])
+    # A bound has it always; it is worth a column where a fusion makes personal nets.
+    if any(line["personal_accuracy"] and line["recipe"] != "local-only" for line in lines):
+        columns["personal %"] = lambda line: _percent(line["personal_accuracy"])
     if any(line["validation_accuracy"] for line in lines):
         columns["validation %"] = lambda line: _percent(line["validation_accuracy"])
     columns["ECE %"] = lambda line: _percent(line["ece"])
