@@ -142,7 +142,9 @@ def test_it_learns_without_labels(run: Path) -> None:
             assert torch.equal(tensor, expected.tensors[name]), name
 
 
-@pytest.mark.parametrize("change", [{"features": 1.0}, {"calibrated": True}, {"sharpness": 5.0}])
+@pytest.mark.parametrize(
+    "change", [{"features": 1.0}, {"calibrated": True}, {"sharpness": 5.0}, {"start": "fresh"}]
+)
 def test_every_parameter_changes_what_is_learnt(run: Path, change: dict[str, Any]) -> None:
     (plain,) = rule(epochs=1).merge(scene(run))
     (other,) = rule(epochs=1, **change).merge(scene(run))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -19,7 +19,7 @@ from accord.data.imageset import ImageSet
 from accord.data.unlabelled import image_files, read_images
 from accord.errors import AccordError
 from accord.evaluate import combiner_of, summed_votes, voting
-from accord.fusion.average import one_net
+from accord.fusion.average import Average, one_net
 from accord.fusion.base import (
     Bound,
     Merge,
@@ -31,7 +31,7 @@ from accord.fusion.base import (
     fusions,
 )
 from accord.fusion.outputs import OutputEnsemble
-from accord.messages import NET, Briefing, Upload
+from accord.messages import NET, Briefing, Message, Upload
 from accord.parts import make_part
 from accord.uploads import UploadFiles
 
@@ -42,16 +42,20 @@ RARE = 0.5  # a class's share counts as at least this much of 1/C: no teacher is
 class Distilled(Merge):
     """A student of the clients' net imitates a fusion (`teacher`) on images without labels.
 
-    It minimises CE(softmax(student), t) + γ(1 − cos(f, t_f)). t = softmax(β·ŝ(x)), ŝ the teacher's
-    scores over the mean of their spread over classes, for rules speak on different scales; t_f is
-    the clients' fused feature norm(Σ_k (n_k/n) z_k). With `calibrated`, t_c is divided by the mean
-    of t_c over all these images, so that classes which the teacher favours everywhere do not
-    swallow the others (logit adjustment, FEDIC).
+    It starts at the mean of the clients' weights and minimises
+    CE(softmax(student), t) + γ(1 − cos(f, t_f)). t = softmax(β·ŝ(x)), ŝ the teacher's scores over
+    the mean of their spread over classes, for rules speak on different scales; t_f is the clients'
+    fused feature norm(Σ_k (n_k/n) z_k). With `calibrated`, t_c is divided by the mean of t_c over
+    all these images, so that classes which the teacher favours everywhere do not swallow the
+    others (logit adjustment, FEDIC).
     """
 
     teacher: dict[str, Any] = Field({"use": "classwise"}, description="the fusion to imitate")
     images: str | None = Field(
         None, description="a folder of images, instead of the study's public ones"
+    )
+    start: Literal["average", "fresh"] = Field(
+        "average", description="the clients' mean, or where they started themselves"
     )
     epochs: int = Field(30, ge=1, description="over these images")
     lr: float = Field(0.05, gt=0, description="of SGD, falling as a cosine")
@@ -93,7 +97,8 @@ class Distilled(Merge):
         if self.images is not None:
             images = read_images(image_files([Path(self.images)]), header)
         with teaching_nets(self.teacher, scene) as teacher:
-            briefing = self.briefing(scene.briefing, self.lesson(teacher, images, scene.device))
+            lesson = self.lesson(teacher, images, scene.device)
+        briefing = self.briefing(scene, lesson)
         student = Training(images, briefing, "student", Precision(scene.device))
         while not student.done:
             student.run_epoch(lambda share: scene.tell((student.epoch + share) / self.epochs))
@@ -125,9 +130,9 @@ class Distilled(Merge):
             t = t / t.sum(dim=1, keepdim=True)
         return t
 
-    def briefing(self, clients: Briefing, lesson: dict[str, Tensor]) -> Briefing:
-        """The student's: the clients' start, this rule's budget, the teacher's answers."""
-        header = clients.header
+    def briefing(self, scene: Scene, lesson: dict[str, Tensor]) -> Briefing:
+        """The student's: where it starts, this rule's budget, the teacher's answers."""
+        header = scene.briefing.header
         budget = Budget(epochs=self.epochs, batch=self.batch, lr=self.lr, schedule="cosine")
         terms: dict[str, Any] = {"imitation": {}}
         if self.features:
@@ -140,7 +145,10 @@ class Distilled(Merge):
         told = header.model_copy(
             update={"training": training, "budget": budget.model_dump(mode="json")}
         )
-        net = {name: t for name, t in clients.tensors.items() if name.startswith(NET)}
+        first: Message = scene.briefing
+        if self.start == "average":
+            first = next(Average().merge(scene))
+        net = {name: t for name, t in first.tensors.items() if name.startswith(NET)}
         return Briefing(told, {**net, **{name: t.float() for name, t in lesson.items()}})
 
 
