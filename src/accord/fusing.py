@@ -17,6 +17,7 @@ from accord.evaluate import combiner_of, voting
 from accord.fusion.base import Bound, Merge, fusions
 from accord.messages import NET, Briefing, unprefixed
 from accord.parts import make_part
+from accord.paths import absolute_images
 from accord.predictor import ModelHeader, Predictor
 from accord.progress import Silent, make_watcher
 from accord.recipe import fusion_spec
@@ -85,7 +86,7 @@ def _spec(entry: str | Spec, without: Sequence[str]) -> Spec:
                 f"as: by-count}}'; found {entry!r}."
             )
         entry = dict(read) if isinstance(read, Mapping) else read
-    spec = fusion_spec(entry, "--fusion")
+    spec = fusion_spec(absolute_images(entry, Path.cwd()), "--fusion")
     if without:
         spec["as"] += f"-without-{'-'.join(without)}"
     return spec

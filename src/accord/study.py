@@ -15,12 +15,12 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import Field, field_validator
 
-from accord.bank import absolute_source
 from accord.budget import Budget, NetConfig
 from accord.config import Config, keys, parse
 from accord.data.partition import PartitionConfig
 from accord.data.settings import DataConfig
 from accord.errors import AccordError, nearest
+from accord.paths import absolute_paths
 from accord.recipe import NAME, Recipe, fusion_spec, resolve
 from accord.spelling import Spec
 from accord.yamls import read_yaml
@@ -128,37 +128,10 @@ def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] 
         raw, folder = dict(source), Path()
     else:
         path = Path(source)
-        raw, folder = _absolute(read_yaml(path), path.parent), path.parent
+        raw, folder = absolute_paths(read_yaml(path), path.parent), path.parent
     for override in overrides:
         raw = _override(raw, override)
-    return check_study(_absolute(raw, Path.cwd()), folder)
-
-
-def _absolute(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Relative paths are meant from `folder`: the study's own, or where one types.
-
-    Those are `data.path`, and `bank.source` in a recipe's changes.
-    """
-    if isinstance(raw.get("recipes"), list):
-        raw = {**raw, "recipes": [_absolute_bank(entry, folder) for entry in raw["recipes"]]}
-    data = raw.get("data")
-    if not isinstance(data, Mapping) or not isinstance(data.get("path"), str | list):
-        return raw
-
-    def absolute(path: Any) -> Any:
-        if not isinstance(path, str):
-            return path
-        return str((folder / Path(path).expanduser()).absolute())
-
-    path = data["path"]
-    found = [absolute(one) for one in path] if isinstance(path, list) else absolute(path)
-    return {**raw, "data": {**data, "path": found}}
-
-
-def _absolute_bank(entry: Any, folder: Path) -> Any:
-    if not isinstance(entry, Mapping) or "bank" not in entry:
-        return entry
-    return {**entry, "bank": absolute_source(entry["bank"], folder)}
+    return check_study(absolute_paths(raw, Path.cwd()), folder)
 
 
 def check_study(raw: Mapping[str, Any], folder: Path) -> Study:

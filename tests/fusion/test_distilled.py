@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from accord.messages import Briefing
 from accord.nets.conv import WIDTH
 from accord.parts import make_part
 from accord.record import Record
+from accord.study import load_study
 from accord.uploads import UploadFiles
 from tests_support import digits, images_of, same
 
@@ -215,3 +217,14 @@ def test_transport_refuses_group_norm_before_anyone_trains(tmp_path: Path) -> No
     with pytest.raises(AccordError, match=r"'transport' reorders channels.*net\.norm"):
         accord.run(study, out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_images_is_meant_from_where_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"use": "distilled", "images": "some"}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({**STUDY, "fusions": [entry]}))
+    study = load_study(tmp_path / "study.yaml")
+    assert study.fusions[0]["images"] == str(tmp_path / "some")
+    monkeypatch.chdir(tmp_path)
+    assert load_study({**STUDY, "fusions": [entry]}).fusions == study.fusions
