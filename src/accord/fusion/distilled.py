@@ -60,7 +60,7 @@ class Distilled(Merge):
     epochs: int = Field(30, ge=1, description="over these images")
     lr: float = Field(0.05, gt=0, description="of SGD, falling as a cosine")
     batch: int = Field(64, ge=2, description="images per step")
-    sharpness: float = Field(2.0, gt=0, description="β")
+    sharpness: float = Field(4.0, gt=0, description="β")
     features: float = Field(0.0, ge=0, description="γ, what it counts to see as the clients do")
     calibrated: bool = Field(False, description="divide by how often the teacher says each class")
 
