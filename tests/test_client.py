@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from accord.client import Precision, Training, train
 from accord.data.imageset import ImageSet
 from accord.errors import ClientError
 from accord.messages import NET, Briefing, State, Upload
-from accord.recipe import shipped
+from accord.recipe import resolve, shipped
 from tests_support import brief_for, images_of, same, without_seconds
 
 ALIKE = ("central", "fedavg-once", "local-only")  # these train as ce-ensemble does
-TRAINED = [name for name in shipped() if name not in ALIKE]
+TRAINED = [name for name in shipped() if name not in ALIKE and resolve(name, Path()).map is None]
 
 
 @pytest.fixture
@@ -169,7 +170,7 @@ def test_it_learns(data: ImageSet) -> None:
     upload = train(data, brief_for("fafi", epochs=12, batch=8), "0")
     losses = [event["loss"] for event in upload.header.telemetry]
     assert losses[-1] < 0.7 * losses[0]
-    assert upload.header.train_accuracy > 0.8
+    assert (upload.header.train_accuracy or 0) > 0.8
 
 
 def test_the_upload_answers_its_briefing(data: ImageSet) -> None:

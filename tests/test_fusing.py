@@ -192,6 +192,6 @@ def test_a_model_that_is_damaged_or_none_is_refused(run: Path, tmp_path: Path) -
         predict(model, [tmp_path / "nowhere.png"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("keep me")
-    with pytest.raises(AccordError, match="no saved model"):
+    with pytest.raises(AccordError, match="no part of a saved model"):
         model.save(tmp_path / "other")
     assert (tmp_path / "other" / "mine.txt").exists()

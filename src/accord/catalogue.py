@@ -12,6 +12,7 @@ from accord.bank import BankConfig
 from accord.config import Config
 from accord.data.datasets import Availability
 from accord.fusion import fusions
+from accord.maps import MapConfig, blocks
 from accord.objective import anchor_kinds, terms
 from accord.parts import describe, summary
 from accord.recipe import Recipe, resolve, shipped
@@ -27,13 +28,17 @@ def show_recipes() -> RenderableType:
     return plain_table(("recipe", "alias", "fusion", "what it is"), rows)
 
 
+TRAINED = ("views", "batches", "head", "pooled", "alignment_epochs")
+SUMMED = ("packing", "pooled")
+
+
 def show_recipe(name: str) -> RenderableType:
     """A recipe, its parts, and every parameter with its value and meaning."""
     recipe = resolve(name, Path())
     alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
     rows = [
         (key, str(getattr(recipe, key)), Recipe.model_fields[key].description or "")
-        for key in ("views", "batches", "head", "pooled", "alignment_epochs")
+        for key in (SUMMED if recipe.map else TRAINED)
     ]
     for key, kind, spec in parts(recipe):
         rows.append((key, "", summary(kind)))
@@ -48,6 +53,10 @@ def show_recipe(name: str) -> RenderableType:
 def parts(recipe: Recipe) -> list[tuple[str, type[Config], dict[str, object]]]:
     """(key in the recipe, part, its parameters) of everything the recipe is made of."""
     found: list[tuple[str, type[Config], dict[str, object]]] = []
+    if recipe.map:
+        found.append(("map", MapConfig, recipe.map.model_dump()))
+        for spec in recipe.map.blocks:
+            found.append((f"map {spec['use']}", blocks.get(spec["use"]), spec))
     for name, spec in recipe.objective.items():
         found.append((f"objective.{name}", terms.get(name), spec))
     if recipe.anchors:
@@ -70,6 +79,8 @@ def example(recipe: Recipe) -> str:
         return "balance: {lambda: 10}, "
     if "contrast" in recipe.objective:
         return "objective: {contrast: {temperature: 0.5}}, "
+    if recipe.map:
+        return "map: {blocks: [{use: patches, count: 400}]}, "
     return "fusion: {use: outputs, weights: sqrt}, "
 
 

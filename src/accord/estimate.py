@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from accord.budget import Budget
 from accord.client import Training
 from accord.engines.jobs import peak_memory
+from accord.engines.maprun import MapRun
 from accord.engines.measuring import FORWARD
 from accord.engines.run import Run
 from accord.engines.teacherrun import TeacherRun
@@ -25,6 +26,7 @@ from accord.report.tables import plain_table
 from accord.runner import Plan, workers_for
 from accord.server import rehearse
 from accord.study import Study, Trial
+from accord.summing import Summing
 
 STEPS = 3  # timed, after one that warms up
 ENOUGH = 5.0  # seconds after which fewer steps will do
@@ -125,8 +127,10 @@ def _costs(runs: list[Run]) -> list[Cost]:
     for run in runs:
         setup, recipe = run.trial.setup, run.trial.recipe
         kind = f"{setup.data} {setup.net} {setup.budget} {recipe.training} {recipe.bank}"
+        if isinstance(run, MapRun):
+            continue  # drawing takes a minute at most
         if kind not in speeds:
-            speeds[kind] = _measure(run)
+            speeds[kind] = _measure_sums(run) if recipe.map else _measure(run)
         if isinstance(run, TrialRun):
             costs.append(_cost(run, speeds[kind]))
         elif isinstance(run, TeacherRun) and not run.over:
@@ -193,6 +197,20 @@ def _measure(run: Run) -> Speed:
     upload = len(training.upload().to_bytes())
     width = training.net.encoder.width
     return Speed(step, max(0.0, look - step), forward, upload, sent, width)
+
+
+def _measure_sums(run: Run) -> Speed:
+    """One look at some images; nothing trains."""
+    deal, briefing = run.deal, rehearse(run.trial, run.deal)
+    data = deal.client(0)
+    some = data.slice(0, EVAL_BATCH)
+    client = Summing(some, briefing, "0", torch.device("cpu"))
+    client.run()  # warms up
+    event = client.run()
+    upload = len(client.upload(event).to_bytes())
+    seconds = event["seconds"] / len(some)
+    sent, width = len(briefing.to_bytes()), client.map.width
+    return Speed(seconds * run.trial.setup.budget.batch, 0.0, seconds, upload, sent, width)
 
 
 def _longer(trial: Trial) -> Trial:

@@ -44,8 +44,11 @@ def measure_block(
         done += 1
         tell(done / steps)
 
-    combiners = {name: combiner_of(voting(spec), clients) for name, spec in votes.items()}
-    scores, alone = _ask(images, clients, combiners, device, told)
+    scores: dict[str, Tensor] = {}
+    alone: list[Any] = []
+    if clients.briefing.header.net.map is None:  # a client who sums has no net of its own
+        combiners = {name: combiner_of(voting(spec), clients) for name, spec in votes.items()}
+        scores, alone = _ask(images, clients, combiners, device, told)
     personal = {}
     for name, (spec, files) in merged.items():
         found, each = _ask(images, files, {name: combiner_of(voting(spec), files)}, device, told)

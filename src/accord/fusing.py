@@ -10,15 +10,15 @@ from typing import Any
 import yaml
 
 from accord.engines.local import Watcher
-from accord.engines.measuring import plain
+from accord.engines.measuring import Changes, plain
 from accord.engines.trialrun import TrialRun
 from accord.errors import AccordError
 from accord.evaluate import combiner_of, voting
 from accord.fusion.base import Bound, Merge, fusions
-from accord.messages import NET, Briefing, unprefixed
+from accord.messages import NET, Briefing, Upload, unprefixed
 from accord.parts import make_part
 from accord.paths import absolute_images
-from accord.predictor import ModelHeader, Predictor
+from accord.predictor import ModelHeader, Predictor, refuse_to_save
 from accord.progress import Silent, make_watcher
 from accord.recipe import fusion_spec
 from accord.record import Record
@@ -35,6 +35,8 @@ def fuse(
     *,
     trial: str | None = None,
     without: Sequence[str] = (),
+    add: Sequence[Path | str] = (),
+    remove: Sequence[str] = (),
     save: Path | str | None = None,
     data_root: Path | str | None = None,
     workers: int | None = None,
@@ -43,59 +45,78 @@ def fuse(
     """Measures further fusions of a run's uploads and adds their rows; nothing trains.
 
     `asked`: names, or mappings with `use`. `trial`: only trials whose name holds this. `without`:
-    clients to leave out, which the names of the new rows tell. `save`: a folder for the predictor
-    of the first fusion.
+    clients to leave out, which the names of the new rows tell. `add`, `remove`: for uploads that
+    are sums, files of clients who came later and clients who left. `save`: a folder for the
+    predictor of the first fusion.
     """
     record = Record(Path(run_dir))
-    specs = [_spec(entry, without) for entry in asked]
-    if not specs:
+    asked_for = [_spec(entry) for entry in asked]
+    if not asked_for:
         raise AccordError("which fusion? Name one with --fusion, e.g. --fusion classwise.")
+    come = tuple(Path(path).absolute() for path in add)
+    changes = Changes(tuple(dict.fromkeys(without)), come, tuple(dict.fromkeys(remove)))
+    specs = [{**spec, "as": spec["as"] + _suffix(changes)} for spec in asked_for]
     raw = record.asked()
     labels = {spec["as"] for spec in specs}
     more = [spec for spec in raw["fusions"] if spec["as"] not in labels or spec not in specs]
-    study = check_study({**raw, "fusions": [*more, *specs]}, record.path)
     watcher: Watcher = Silent() if quiet else make_watcher()
+    study = check_study({**raw, "fusions": more}, record.path)
     plan = Plan(study, Path(data_root) if data_root else None, watcher.tell)
     with record.lock():
-        runs = _chosen(plan, record, trial, tuple(without))
+        runs = _chosen(plan, record, trial, specs)
+        for run in runs:
+            _check_changes(run, changes)
+            _check_uploads(run, changes)
+            plan.check_fusions(replace(run.trial, fusions=tuple(_fitting(run, specs))), run.deal)
         if save is not None:
             _refuse_several(runs, specs[0])
-        if not without:
-            record.adopt(study)
+            refuse_to_save(Path(save))
+        if changes == Changes():
+            record.adopt(check_study({**raw, "fusions": [*more, *specs]}, record.path))
         for run in runs:
-            plan.check_fusions(replace(run.trial, fusions=tuple(specs)), run.deal)
-        for run in runs:
-            run.fuse_again(specs, tuple(without), keep=specs[0]["as"] if save else None)
+            keep = specs[0]["as"] if save else None
+            run.fuse_again(_fitting(run, specs), changes, keep)
         execute_runs(runs, record, workers_for(workers), watcher)
         record.write_results()
-        if save is not None and not runs[0].failures:
+        for run in runs:
+            if run.failures:
+                raise AccordError(f"{run.folder.id}: {' '.join(run.failures)}")
+        if save is not None:
             predictor_of(runs[0], specs[0], record).save(Path(save))
     return Results.of(record)
 
 
-def _spec(entry: str | Spec, without: Sequence[str]) -> Spec:
-    """A fusion in full; without some clients it has another name."""
+def _suffix(changes: Changes) -> str:
+    """What the name of a row tells of who was fused."""
+    gone = (*changes.without, *changes.gone)
+    added = [Upload.load(path).header.client for path in changes.come]
+    said = f"-with-{'-'.join(added)}" if added else ""
+    return said + (f"-without-{'-'.join(gone)}" if gone else "")
+
+
+def _fitting(run: TrialRun, specs: Sequence[Spec]) -> list[Spec]:
+    """The fusions that make sense of what this trial's clients upload."""
+    return [spec for spec in specs if run.trial.recipe.takes(spec)]
+
+
+def _spec(entry: str | Spec) -> Spec:
+    """A fusion in full."""
     if isinstance(entry, str):
         try:
             read = yaml.safe_load(entry)
         except yaml.YAMLError:
             read = None
-        if not isinstance(read, str | Mapping):
+        if not isinstance(read, str) and not (isinstance(read, Mapping) and "use" in read):
             raise AccordError(
                 f"--fusion: expected a name or a mapping such as '{{use: features, merge: count, "
                 f"as: by-count}}'; found {entry!r}."
             )
         entry = dict(read) if isinstance(read, Mapping) else read
-    spec = fusion_spec(absolute_images(entry, Path.cwd()), "--fusion")
-    if without:
-        spec["as"] += f"-without-{'-'.join(without)}"
-    return spec
+    return fusion_spec(absolute_images(entry, Path.cwd()), "--fusion")
 
 
-def _chosen(
-    plan: Plan, record: Record, trial: str | None, without: tuple[str, ...]
-) -> list[TrialRun]:
-    """The finished trials that are meant."""
+def _chosen(plan: Plan, record: Record, trial: str | None, specs: Sequence[Spec]) -> list[TrialRun]:
+    """The finished trials that are meant and can be fused so."""
     runs = [run for run in plan.runs(record) if isinstance(run, TrialRun)]
     found = []
     for run in runs:
@@ -105,18 +126,55 @@ def _chosen(
             found.append(run)
     if not found:
         known = ", ".join(run.folder.id for run in runs)
-        raise AccordError(f"no finished trial {trial or ''} in {record.path}; trials: {known}.")
-    for run in found:
-        unknown = [name for name in without if name not in run.deal.partition.names]
+        wanted = f" {trial}" if trial else ""
+        raise AccordError(f"no finished trial{wanted} in {record.path}; trials: {known}.")
+    fitting = [run for run in found if _fitting(run, specs)]
+    if not fitting:
+        raise AccordError(
+            f"--fusion: {specs[0]['use']!r} does not fit {found[0].folder.id}: it fuses "
+            f"{fusions.get(specs[0]['use']).of}, and that trial is a bound or its clients upload "
+            "something else. Choose trials with --trial, or another rule."
+        )
+    return fitting
+
+
+def _check_changes(run: TrialRun, changes: Changes) -> None:
+    """Refuses to leave out who is not there, or everybody, and to subtract what is no sum."""
+    names = run.deal.partition.names
+    for option, asked in (("--without", changes.without), ("--remove", changes.gone)):
+        unknown = [name for name in asked if name not in names]
         if unknown:
-            names = ", ".join(run.deal.partition.names)
             raise AccordError(
-                f"--without: {run.folder.id} has no client {unknown[0]!r}; found {names}. Choose "
-                "trials with --trial."
+                f"{option}: {run.folder.id} has no client {unknown[0]!r}; found "
+                f"{', '.join(names)}. Choose trials with --trial."
             )
-        if len(without) >= len(run.deal.partition.names):
-            raise AccordError(f"--without leaves no client of {run.folder.id}.")
-    return found
+    if len({*changes.without, *changes.gone}) >= len(names) and not changes.come:
+        raise AccordError(f"--without leaves no client of {run.folder.id}.")
+    if (changes.come or changes.gone) and run.trial.recipe.map is None:
+        raise AccordError(
+            f"--add and --remove need uploads that are sums; the clients of {run.folder.id} upload "
+            "nets. Leave one out with --without, or choose trials with --trial."
+        )
+    briefing = Briefing.load(run.folder.briefing)
+    for path in changes.come:
+        upload = Upload.load(path)
+        upload.check(briefing, str(path))
+        if upload.header.client in names:
+            raise AccordError(
+                f"--add {path}: client {upload.header.client} is one of {run.folder.id} already, "
+                "and would count twice."
+            )
+
+
+def _check_uploads(run: TrialRun, changes: Changes) -> None:
+    """An upload that is gone is told before anything is fused."""
+    for client in run.clients:
+        path = run.measuring.upload(client, run.epochs[-1])
+        if client not in changes.without and not path.exists():
+            raise AccordError(
+                f"{path}: expected the upload of client {client}, found no such file. Put it back, "
+                f"or leave that client out with --without {client}."
+            )
 
 
 def _refuse_several(runs: Sequence[TrialRun], spec: Spec) -> None:

@@ -23,14 +23,16 @@ from torch import Tensor
 from accord.config import Config, parse
 from accord.errors import AccordError
 from accord.files import write_atomic
+from accord.sums import check_sums, expected_sums
 
 
 class NetHeader(Config):
-    """Which net to build: the study's backbone and norm, the recipe's head."""
+    """Which net to build: the study's backbone and norm, the recipe's head; or its map."""
 
     backbone: str
     norm: Literal["batch", "group"]
     head: str
+    map: dict[str, Any] | None = None  # of fixed features, in the encoder's place
 
 
 class BriefingHeader(Config):
@@ -56,7 +58,7 @@ class UploadHeader(Config):
     client: str
     epoch: int = Field(ge=0)
     samples: int = Field(ge=1, le=10**12)
-    train_accuracy: float = Field(ge=0, le=1)
+    train_accuracy: float | None = Field(None, ge=0, le=1)  # None: nobody has measured it
     briefing: str  # digest of the briefing it answers
     telemetry: tuple[dict[str, Any], ...] = ()
 
@@ -162,7 +164,7 @@ class Briefing(Message):
 
 @dataclass(frozen=True)
 class Upload(Message):
-    """Client → server: weights, label counts, feature and score moments, telemetry."""
+    """Client → server: weights and moments, or sums of fixed features; counts, telemetry."""
 
     header: UploadHeader
     kind: ClassVar[str] = "upload"
@@ -191,22 +193,31 @@ class Upload(Message):
                 f"{where}: label_counts should be 0 or more and add up to the client's "
                 f"{samples} samples; found {counts.tolist()}."
             )
-        if not any(bool(self.tensors[name].any()) for name in expected if name.startswith(NET)):
-            raise AccordError(
-                f"{where}: every weight of its net is 0, so it says nothing. Train this client "
-                "again, or leave it out (accord fuse RUN --without NAME)."
-            )
         for name, tensor in self.tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise AccordError(f"{where}: tensor {name!r} holds NaN or infinity.")
             if name.endswith(NEVER_NEGATIVE) and bool((tensor < 0).any()):
                 raise AccordError(f"{where}: tensor {name!r} holds values below 0.")
+        if briefing.header.net.map is not None:
+            check_sums(self.tensors, where)
+        elif not any(bool(self.tensors[name].any()) for name in expected if _learnt(name)):
+            raise AccordError(
+                f"{where}: every weight of its net is 0, so it says nothing. Train this client "
+                "again, or leave it out (accord fuse RUN --without NAME)."
+            )
+
+
+def _learnt(name: str) -> bool:
+    """A weight of the net, not a statistic that its batch norms counted."""
+    return name.startswith(NET) and not name.endswith(COUNTED)
 
 
 def expected_upload(briefing: Briefing) -> dict[str, Tensor]:
     """Name → a tensor of the right shape and type, for everything an upload must hold."""
-    net = {name: t for name, t in briefing.tensors.items() if name.startswith(NET)}
     classes, width = briefing.tensors[NET + "head.prototypes"].shape
+    if briefing.header.net.map is not None:
+        return expected_sums(classes, width, briefing.header.training["packing"])
+    net = {name: t for name, t in briefing.tensors.items() if name.startswith(NET)}
     return {
         **net,
         "label_counts": torch.empty(classes, dtype=torch.int64, device="meta"),
@@ -242,6 +253,21 @@ class Features(Message):
     header_type: ClassVar[type[Config]] = FeaturesHeader
 
 
+class MapHeader(Config):
+    """Whose values they are."""
+
+    map: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MapValues(Message):
+    """The values of a map of fixed features, drawn by the server."""
+
+    header: MapHeader
+    kind: ClassVar[str] = "map"
+    header_type: ClassVar[type[Config]] = MapHeader
+
+
 @dataclass(frozen=True)
 class State(Message):
     """A client's training between two epochs, to go on from after an interruption."""
@@ -251,8 +277,10 @@ class State(Message):
     header_type: ClassVar[type[Config]] = StateHeader
 
 
-NEVER_NEGATIVE = ("running_var", "feature_var", "score_std")
+NEVER_NEGATIVE = ("running_var", "feature_var", "score_std", "scatter_spread")
+COUNTED = ("running_mean", "running_var", "num_batches_tracked")
 NET = "net."  # prefix of the net's own tensors in a message
+MAP = NET + "encoder."  # of the encoder's, or of the map's in its place
 BANK = "bank."  # of public features and their labels
 
 

@@ -7,6 +7,7 @@ model/net-0.safetensors, …    the nets it asks: one, or one for each client
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -96,11 +97,8 @@ class Predictor:
     # --- on disk -------------------------------------------------------------------------------
 
     def save(self, folder: Path) -> None:
-        """Writes the folder whole; an older model there is replaced, other files are left alone."""
-        if folder.exists() and not (folder / "model.json").is_file() and _filled(folder):
-            raise AccordError(
-                f"{folder} holds files but is no saved model. Choose another folder with --save."
-            )
+        """Writes the folder whole; an older model there, and nothing else, is replaced."""
+        refuse_to_save(folder)
         partial = folder.with_name(folder.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -108,7 +106,8 @@ class Predictor:
             write_atomic(partial / _net_file(index), save_tensors(_plain(self.weights(index))))
         write_atomic(partial / COMBINER, save_tensors(_plain(self.combiner.state_dict())))
         write_json(partial / "model.json", self.header.model_dump(mode="json"))
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            shutil.rmtree(folder)
         partial.replace(folder)
 
     @classmethod
@@ -133,6 +132,26 @@ class Predictor:
 
 
 COMBINER = "combiner.safetensors"
+OURS = re.compile(r"model\.json|combiner\.safetensors|net-\d+\.safetensors")
+
+
+def refuse_to_save(folder: Path) -> None:
+    """Raises AccordError unless `folder` can be made, is empty, or holds a model of ours alone."""
+    first = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not first.is_dir():
+        raise AccordError(f"--save {folder}: {first} is a file. Choose another folder.")
+    inside = [path.name for path in folder.iterdir()] if folder.exists() else []
+    strange = [name for name in inside if not OURS.fullmatch(name)]
+    if inside and not strange:
+        try:
+            parse(ModelHeader, read_json(folder / "model.json"), str(folder))
+        except (AccordError, OSError, ValueError):
+            strange = ["model.json"]
+    if strange:
+        raise AccordError(
+            f"--save {folder} holds {strange[0]!r}, which is no part of a saved model and would be "
+            "lost. Choose another folder."
+        )
 
 
 def _combiner(name: str, path: Path) -> Combiner:
@@ -178,7 +197,3 @@ def _net_file(index: int) -> str:
 
 def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-
-
-def _filled(folder: Path) -> bool:
-    return not folder.is_dir() or any(folder.iterdir())

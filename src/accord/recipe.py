@@ -9,7 +9,7 @@ only alignment term; with several, each says its own: `align: {anchors: {balance
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -23,9 +23,12 @@ from accord.bank import BankConfig
 from accord.config import Config, keys, parse
 from accord.errors import AccordError, nearest
 from accord.fusion import fusions
+from accord.fusion.base import Bound
+from accord.maps import MapConfig
 from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.parts import make_part, part_spec
 from accord.spelling import Spec, in_full, lay_over
+from accord.sums import Packing
 from accord.yamls import read_yaml
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions become names of files
@@ -45,7 +48,13 @@ class Recipe(Config):
         "linear", description="linear, prototypes (z Pᵀ), or anchors (z Aᵀ, never trained)"
     )
     pooled: bool = Field(False, description="all clients' data in one place: a bound")
-    objective: dict[str, Spec] = Field(min_length=1, description="local terms, summed to L_loc")
+    map: MapConfig | None = Field(
+        None, description="fixed features instead of a net: the closed form, nothing trains"
+    )
+    packing: Packing = Field(
+        "float16", description="of the scatter in an upload, where there is a map"
+    )
+    objective: dict[str, Spec] = Field(default={}, description="local terms, summed to L_loc")
     anchors: Spec | None = Field(None, description="what prototypes are aligned to")
     align: dict[str, Spec] = Field(
         default={}, description="alignment terms, each with the balance of L_loc and itself"
@@ -59,16 +68,30 @@ class Recipe(Config):
     bank: BankConfig | None = Field(None, description="public features that clients are given")
     fusion: tuple[Spec, ...] = Field(min_length=1, description="uploads → one predictor")
 
+    def fusions_with(self, more: Iterable[Spec]) -> tuple[Spec, ...]:
+        """Its own fusions and those of `more` that it takes."""
+        taken = [spec for spec in more if self.takes(spec)]
+        return tuple({spec["as"]: spec for spec in (*self.fusion, *taken)}.values())
+
+    def takes(self, spec: Spec) -> bool:
+        """Whether a fusion makes sense of what its clients upload; a bound is what it is."""
+        own = {entry["use"] for entry in self.fusion}
+        bound = self.pooled or all(issubclass(fusions.get(name), Bound) for name in own)
+        kind = "nets" if self.map is None else "sums"
+        return spec["use"] in own or (fusions.get(spec["use"]).of == kind and not bound)
+
     @property
     def training(self) -> Spec:
         """The part of the recipe that acts at a client, as it stands in a briefing."""
-        return self.model_dump(mode="json", include=set(TRAINING))
+        return self.model_dump(mode="json", include=set(SUMMING if self.map else TRAINING))
 
 
+TRAINED = ("objective", "align", "anchors", "single_class", "alignment_epochs", "bank")
 TRAINING = (
     *("views", "batches", "head", "objective", "single_class", "anchors", "align"),
     "alignment_epochs",
 )
+SUMMING = ("map", "packing")
 
 
 def resolve(use: Any, folder: Path) -> Recipe:
@@ -127,6 +150,7 @@ def check(raw: Spec, where: str) -> Recipe:
             f"{where}: {twice[0]!r} is in both objective and align; expected it in one of them. "
             f"Write objective: {{{twice[0]}: null}} to have it weighed by a balance alone."
         )
+    _check_kind(recipe, where)
     _refuse_two_on_local(checked["align"], where)
     checked["bank"] = _bank(recipe, where)
     if recipe.alignment_epochs and not recipe.align:
@@ -149,6 +173,28 @@ def _bank(recipe: Recipe, where: str) -> BankConfig | None:
             "or add an alignment term such as mmd; or drop the bank."
         )
     return None
+
+
+def _check_kind(recipe: Recipe, where: str) -> None:
+    """A recipe either trains nets or sums fixed features, and fuses what it has."""
+    if recipe.map is None and not recipe.objective:
+        raise AccordError(f"{where}.objective: expected at least one term; found none.")
+    training = [key for key in TRAINED if getattr(recipe, key)]
+    if recipe.map is not None and training:
+        raise AccordError(
+            f"{where}: with a `map` nothing trains; found {training[0]!r} as well. Drop one."
+        )
+    kind = "nets" if recipe.map is None else "sums"
+    for spec in recipe.fusion:
+        if fusions.get(spec["use"]).of != kind:
+            raise AccordError(
+                f"{where}.fusion: {spec['use']!r} fuses {fusions.get(spec['use']).of}, and its "
+                f"clients upload {kind}. Expected one of: {', '.join(_fusing(kind))}."
+            )
+
+
+def _fusing(kind: str) -> list[str]:
+    return [name for name in fusions.names() if fusions.get(name).of == kind]
 
 
 def _refuse_two_on_local(align: Mapping[str, Spec], where: str) -> None:

@@ -76,6 +76,11 @@ class TrialFolder:
         at = "" if last else f"@{epoch}"
         return self.path / "uploads" / f"client-{client}{at}.safetensors"
 
+    @property
+    def total(self) -> Path:
+        """The sum of all clients' sums, of a trial whose clients upload such."""
+        return self.path / "total.safetensors"
+
     def state(self, client: str) -> Path:
         return self.path / "state" / f"client-{client}.safetensors"
 

@@ -14,12 +14,14 @@ import numpy as np
 import torch
 
 from accord.balance import balances
+from accord.bank import BankConfig
 from accord.data.datasets import load as load_dataset
 from accord.data.deal import Deal, deal_key, make_deal, public_key
 from accord.data.images import Dataset
 from accord.data.settings import DataConfig
 from accord.earlier import check_source, digest_of
 from accord.engines.local import Watcher, execute
+from accord.engines.maprun import MapRun
 from accord.engines.pool import make_pool
 from accord.engines.run import Run, choose_device, use_autocast
 from accord.engines.teacherrun import TeacherRun
@@ -30,7 +32,7 @@ from accord.parts import make_part
 from accord.progress import Silent, make_watcher
 from accord.record import Record, TrialFolder
 from accord.results import Results
-from accord.server import rehearse
+from accord.server import rehearse, settled_map
 from accord.study import Study, Trial, load_study
 from accord.teacher import NAME, teacher_trial
 
@@ -204,15 +206,19 @@ class Plan:
         """One run per teacher and trial, finished ones included; writes nothing."""
         prepared: list[TrialRun] = []
         teachers: dict[str, TeacherRun] = {}
-        needed: dict[str, TeacherRun] = {}
+        maps: dict[str, MapRun] = {}
+        needed: dict[str, Run] = {}
         trained: dict[str, TrialRun] = {}
         for trial in self.study.trials():
             key, deal = self.deal(trial)
             teacher = self.teacher(trial, record)
-            training = training_key(trial, key, teacher)
-            folder = record.trial(trial_id(trial, training))
             if teacher is not None:
                 teacher = teachers.setdefault(teacher.folder.id, teacher)
+            fixed = self.map(trial, teacher, record)
+            if fixed is not None:
+                fixed = maps.setdefault(fixed.folder.id, fixed)
+            training = training_key(trial, key, fixed or teacher)
+            folder = record.trial(trial_id(trial, training))
             one = TrialRun(
                 trial,
                 folder,
@@ -220,7 +226,8 @@ class Plan:
                 record.deal(key),
                 training_key=training,
                 twin=trained.get(training),
-                teacher=teacher,
+                teacher=None if fixed else teacher,
+                map=fixed,
             )
             finished = folder.info().get("status") == "finished"
             if finished and not one.measuring.possible():
@@ -229,15 +236,19 @@ class Plan:
                     self.tell(remark)
             elif one.twin is not None:
                 one.twin.followers += 1
-            if teacher is not None and not one.over and one.unbriefed:
-                needed[teacher.folder.id] = teacher
+            if not one.over and one.unbriefed:
+                for helper in (teacher, fixed):
+                    if helper is not None and not (fixed and fixed.over):
+                        needed[helper.folder.id] = helper
             trained.setdefault(training, one)
             prepared.append(one)
         return [*needed.values(), *prepared]  # others train while a teacher does
 
     def teacher(self, trial: Trial, record: Record) -> TeacherRun | None:
-        """Who encodes the public images of a trial with a bank."""
+        """Who encodes the public images of a trial with a bank, or gives its map an encoder."""
         bank = trial.recipe.bank
+        if trial.recipe.map is not None and trial.recipe.map.needs_teacher:
+            bank = BankConfig(teacher_epochs=trial.recipe.map.teacher_epochs)
         if bank is None:
             return None
         key, deal = self.deal(trial)
@@ -246,6 +257,18 @@ class Plan:
         known = _key(images, self.digest(source)) if source else training_key(teacher, images, None)
         folder = record.teacher(f"teacher-s{trial.seed}-{known}")
         return TeacherRun(teacher, folder, deal, record.deal(key), source=source)
+
+    def map(self, trial: Trial, teacher: TeacherRun | None, record: Record) -> MapRun | None:
+        """Who draws the fixed features of a trial that has some."""
+        if trial.recipe.map is None:
+            return None
+        key, deal = self.deal(trial)
+        settled = settled_map(trial, deal)
+        images = public_key(deal) if settled.needs_public else deal.dataset.train.images.shape[3]
+        origin = teacher.folder.id if teacher else None
+        known = _key(settled.model_dump(mode="json"), images, trial.seed, origin)
+        folder = record.teacher(f"map-s{trial.seed}-{known}")
+        return MapRun(trial, folder, deal, record.deal(key), map=settled, teacher=teacher)
 
 
 def _empty_classes(dataset: Dataset) -> list[str]:
@@ -259,15 +282,17 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
-def training_key(trial: Trial, deal: str, teacher: TeacherRun | None) -> str:
+def training_key(trial: Trial, deal: str, helper: Run | None) -> str:
     """Equal for trials whose clients train alike: recipes may differ in name and fusion only."""
     setup = trial.setup.model_dump(mode="json")
     who = NAME if trial.recipe.name == NAME else "0"
     options = [use_autocast(trial.options, who), trial.options.compile]
     parts = [deal, setup["net"], setup["budget"], trial.recipe.training, trial.seed, options]
     bank = trial.recipe.bank
-    if bank and teacher:
-        parts += [teacher.folder.id, bank.model_dump(mode="json", include={"size", "selection"})]
+    if helper:
+        parts.append(helper.folder.id)
+    if bank:
+        parts.append(bank.model_dump(mode="json", include={"size", "selection"}))
     return _key(*parts)
 
 

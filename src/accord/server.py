@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from accord.bank import choose, stand_in
 from accord.data.deal import Deal
+from accord.data.views import augmentations
 from accord.errors import AccordError
+from accord.maps import MapConfig, made_up
 from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, prefixed
 from accord.nets.backbones import build_encoder
-from accord.nets.prototypes import fresh_net
+from accord.nets.prototypes import fresh_net, net_with_map
 from accord.objective import anchor_kinds
 from accord.objective.negatives import Rows
 from accord.parts import make_part
@@ -15,11 +19,17 @@ from accord.randomness import torch_generator
 from accord.study import Trial
 
 
-def brief(trial: Trial, deal: Deal, public: Rows | None = None) -> Briefing:
+def brief(
+    trial: Trial,
+    deal: Deal,
+    public: Rows | None = None,
+    values: dict[str, Tensor] | None = None,
+) -> Briefing:
     """The one message to every client: initial weights, anchors, bank, and all constants.
 
     Weights and anchors depend on the seed and the net alone, so that recipes start alike.
-    `public`: unit features of all public images, for a recipe with a bank.
+    `public`: unit features of all public images, for a recipe with a bank. `values`: those of its
+    map, for a recipe with one.
     """
     dataset, setup, recipe = deal.dataset, trial.setup, trial.recipe
     _, height, width, channels = dataset.train.images.shape
@@ -33,13 +43,17 @@ def brief(trial: Trial, deal: Deal, public: Rows | None = None) -> Briefing:
         mean=dataset.mean,
         std=dataset.std,
         augment=dataset.augment if augment == "auto" else augment,
-        net=NetHeader(backbone=setup.net.backbone, norm=setup.net.norm, head=recipe.head),
+        net=_net_header(trial, deal),
         training=recipe.training,
         budget=setup.budget.model_dump(mode="json"),
     )
     _refuse_short_queue(trial)
     classes = len(deal.classes)
-    net = fresh_net(header.net, channels, classes, torch_generator(trial.seed, "net"))
+    draws = torch_generator(trial.seed, "net")
+    if values is None:
+        net = fresh_net(header.net, channels, classes, draws)
+    else:
+        net = net_with_map(header.net, channels, classes, values, draws)
     tensors = prefixed(NET, net.state_dict())
     if recipe.anchors:
         kind = make_part(anchor_kinds, recipe.anchors, "anchors")
@@ -57,11 +71,28 @@ def brief(trial: Trial, deal: Deal, public: Rows | None = None) -> Briefing:
 
 def rehearse(trial: Trial, deal: Deal) -> Briefing:
     """A briefing as it will be, with made-up public features: to check and to time a trial."""
+    setup, channels = trial.setup, deal.dataset.train.images.shape[3]
+    if trial.recipe.map:
+        return brief(trial, deal, values=made_up(settled_map(trial, deal), channels))
     if not trial.recipe.bank:
         return brief(trial, deal)
-    setup, channels = trial.setup, deal.dataset.train.images.shape[3]
     width = build_encoder(setup.net.backbone, channels, setup.net.norm).width
     return brief(trial, deal, stand_in(deal.part("public").labels, width))
+
+
+def settled_map(trial: Trial, deal: Deal) -> MapConfig:
+    """The recipe's map with all that a client needs to build it."""
+    if trial.recipe.map is None:
+        raise ValueError(f"recipe {trial.recipe.name} has no map")
+    asked = trial.setup.data.augment
+    flips = augmentations.get(deal.dataset.augment if asked == "auto" else asked).flip > 0
+    return trial.recipe.map.settled(trial.setup.net, flips)
+
+
+def _net_header(trial: Trial, deal: Deal) -> NetHeader:
+    net, recipe = trial.setup.net, trial.recipe
+    fixed = settled_map(trial, deal).model_dump(mode="json") if recipe.map else None
+    return NetHeader(backbone=net.backbone, norm=net.norm, head=recipe.head, map=fixed)
 
 
 def _refuse_short_queue(trial: Trial) -> None:

@@ -37,7 +37,10 @@ class Setup(Config):
     budget: Budget = Budget()
 
     def for_recipe(self, recipe: Recipe) -> Setup:
-        """The end of a recipe's alignment stage is a checkpoint as well."""
+        """The end of a recipe's alignment stage is a checkpoint; sums take a single look."""
+        if recipe.map is not None:
+            once = {**self.budget.model_dump(), "epochs": 1, "checkpoints": ()}
+            return self.model_copy(update={"budget": Budget.model_validate(once)})
         stage = recipe.alignment_epochs
         if not stage:
             return self
@@ -113,7 +116,7 @@ class Study:
         for dealt, recipe, seed in cells:
             pooled = dealt.model_copy(update={"partition": POOLED})
             setup = (pooled if recipe.pooled else dealt).for_recipe(recipe)
-            rules = tuple({spec["as"]: spec for spec in (*recipe.fusion, *self.fusions)}.values())
+            rules = recipe.fusions_with(self.fusions)
             trial = Trial(self.name, setup, recipe, rules, seed, self.options)
             found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
         return list(found.values())

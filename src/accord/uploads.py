@@ -10,7 +10,7 @@ from accord.errors import AccordError
 from accord.fusion.base import Summary
 from accord.messages import NET, Briefing, Upload
 
-ENCODER = NET + "encoder."
+LARGE = (NET + "encoder.", "scatter")
 
 
 class UploadFiles:
@@ -51,7 +51,7 @@ class UploadFiles:
         found = []
         for index in range(len(self)):
             upload = self.load(index)
-            small = {k: v for k, v in upload.tensors.items() if not k.startswith(ENCODER)}
+            small = {k: v for k, v in upload.tensors.items() if not k.startswith(LARGE)}
             found.append(Summary(upload.header, small))
         return found
 

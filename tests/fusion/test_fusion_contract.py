@@ -34,7 +34,7 @@ from accord.parts import make_part
 from accord.randomness import numpy_generator, torch_generator
 from accord.uploads import UploadFiles
 
-FUSIONS = fusions.names()
+FUSIONS = [name for name in fusions.names() if fusions.get(name).of == "nets"]
 QUICK: dict[str, dict[str, Any]] = {"distilled": {"use": "distilled", "epochs": 1}}
 VOTES = [name for name in FUSIONS if issubclass(fusions.get(name), Vote)]
 CPU = torch.device("cpu")

@@ -18,13 +18,28 @@ import torch
 
 from accord.client import Precision, Training
 from accord.data.deal import Deal, open_deal
+from accord.data.imageset import ImageSet
 from accord.errors import AccordError, ClientError
 from accord.evaluate import measure_block
 from accord.fusion.base import Merge, Scene, fusions
-from accord.messages import Briefing, Features, FeaturesHeader, State
+from accord.maps import MapConfig, Origins, draw_map
+from accord.messages import (
+    MAP,
+    Briefing,
+    Features,
+    FeaturesHeader,
+    MapHeader,
+    MapValues,
+    State,
+    Upload,
+    unprefixed,
+)
 from accord.parts import make_part
 from accord.registry import Registry
+from accord.summing import Summing
+from accord.sums import Sums
 from accord.teacher import encode
+from accord.totals import changed, total_of
 from accord.uploads import UploadFiles
 
 Args = dict[str, Any]
@@ -92,6 +107,8 @@ def train_client(args: Args, tell: Tell) -> Args:
     briefing, state_path = _briefing(args["briefing"]), Path(args["state"])
     deal, index = _deal(args["deal"]), args["index"]
     data = deal.part("public") if index is None else deal.client(index)
+    if briefing.header.net.map is not None:
+        return _sum_up(data, briefing, args, tell)
     precision = Precision(torch.device(args["device"]), args["autocast"], args["compile"])
     training = Training(data, briefing, args["client"], precision)
     state = _usable_state(state_path, briefing, args["uploads"])
@@ -110,6 +127,15 @@ def train_client(args: Args, tell: Tell) -> Args:
             training.state().save(state_path)
             saved = time.monotonic()
     state_path.unlink(missing_ok=True)
+    return {}
+
+
+def _sum_up(data: ImageSet, briefing: Briefing, args: Args, tell: Tell) -> Args:
+    """A client with fixed features looks at its images once."""
+    client = Summing(data, briefing, args["client"], torch.device(args["device"]))
+    event = client.run(lambda share: tell({"share": share}))
+    tell({"event": event})
+    client.upload(event).save(Path(args["uploads"]["1"]))
     return {}
 
 
@@ -152,6 +178,20 @@ def encode_public(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - quick
     return {}
 
 
+@kinds.register("draw")
+def draw_values(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - a minute at most
+    """The values of a map, from the seed, the public images and the teacher."""
+    deal, config = _deal(args["deal"]), MapConfig.model_validate(args["map"])
+    teacher = (
+        unprefixed(MAP, Upload.load(Path(args["teacher"])).tensors) if args["teacher"] else None
+    )
+    dataset = deal.dataset
+    origins = Origins(args["seed"], deal.part("public"), dataset.mean, dataset.std, teacher)
+    values = draw_map(config, dataset.train.images.shape[3], origins)
+    MapValues(MapHeader(map=args["map"]), values).save(Path(args["to"]))
+    return {}
+
+
 @kinds.register("merge")
 def merge_uploads(args: Args, tell: Tell) -> Args:
     """Makes other nets of all uploads and stores them as if they were clients'."""
@@ -165,10 +205,19 @@ def merge_uploads(args: Args, tell: Tell) -> Args:
         public=_deal(args["deal"]).part("public"),
         device=torch.device(args["device"]),
         tell=lambda share: tell({"share": share}),
+        total=_total(args, briefing) if rule.of == "sums" else None,
     )
     for upload, path in zip(rule.merge(scene), args["to"], strict=True):
         upload.save(Path(path))
     return {}
+
+
+def _total(args: Args, briefing: Briefing) -> Sums:
+    """The clients' sums, with those who came and without those who went."""
+    keep = Path(args["total"]) if args["total"] else None
+    kept = total_of(UploadFiles(args["files"], briefing), keep)
+    come, gone = (map(Path, args[key]) for key in ("come", "gone"))
+    return changed(kept, briefing, come, gone)
 
 
 @kinds.register("measure")

@@ -23,6 +23,15 @@ BLOCK = 2_000  # images per measure job; fixed, so that sums do not depend on th
 FORWARD = 1 / 3  # what a forward pass costs, in training steps
 
 
+@dataclass(frozen=True)
+class Changes:
+    """Who is fused, other than all clients of a trial."""
+
+    without: tuple[str, ...] = ()  # clients that are left out of every fusion
+    come: tuple[Path, ...] = ()  # uploads of clients that are added to the sums
+    gone: tuple[str, ...] = ()  # clients whose sums are subtracted
+
+
 @dataclass
 class Measuring:
     """The measuring of one trial, checkpoint by checkpoint."""
@@ -30,13 +39,13 @@ class Measuring:
     trial: Trial
     folder: TrialFolder
     deal: Deal
-    without: tuple[str, ...] = ()  # clients that are left out of every fusion
+    changes: Changes = Changes()
     keep: str | None = None  # the fusion whose nets somebody wants to have afterwards
     tallies: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
     def clients(self) -> tuple[str, ...]:
-        return tuple(name for name in self.deal.partition.names if name not in self.without)
+        return tuple(name for name in self.deal.partition.names if name not in self.changes.without)
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -90,6 +99,9 @@ class Measuring:
                 "fusion": plain(spec),
                 "to": self._merged(spec["as"], rule, epoch),
                 "device": device,
+                "total": None if self.changes.without else str(self.folder.total),
+                "come": [str(path) for path in self.changes.come],
+                "gone": [str(self.upload(client, epoch)) for client in self.changes.gone],
             }
             yield Job("merge", args, rule.work(len(self.deal.split.public)))
 
@@ -174,7 +186,8 @@ class Measuring:
         for epoch in sorted({epoch for epoch, _, _ in self.tallies}):
             fresh = self._checkpoint(epoch)
             old = checkpoints.get(epoch, {"fusions": {}})
-            kept = old if self.without else {}  # what all clients did stays what it was
+            # What all clients did stays what it was.
+            kept = old if self.changes != Changes() else {}
             checkpoints[epoch] = {
                 **fresh,
                 **kept,
@@ -206,7 +219,7 @@ class Measuring:
                     "validation_accuracy": found[name][1],
                     "personal_accuracy": personal.get(name),
                     "exchanges": rule.exchanges,
-                    "without": list(self.without),
+                    "without": [*self.changes.without, *self.changes.gone],
                 }
                 for name, rule in self.rules.items()
                 if name in found

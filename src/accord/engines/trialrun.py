@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from accord.engines.jobs import Job
-from accord.engines.measuring import FORWARD, Measuring
+from accord.engines.maprun import MapRun
+from accord.engines.measuring import FORWARD, Changes, Measuring
 from accord.engines.run import Run, choose_device
 from accord.engines.teacherrun import TeacherRun
 from accord.server import brief
@@ -26,7 +27,9 @@ class TrialRun(Run):
     training_key: str = field(kw_only=True)  # trials with the same key train alike
     twin: TrialRun | None = field(default=None, kw_only=True)  # an earlier one that trains alike
     teacher: TeacherRun | None = field(default=None, kw_only=True)  # whose features are its bank
+    map: MapRun | None = field(default=None, kw_only=True)  # the fixed features it looks through
     followers: int = field(default=0, kw_only=True)  # later trials that still need its uploads
+    again: bool = field(default=False, kw_only=True)  # finished before, and fused once more
 
     @cached_property
     def measuring(self) -> Measuring:
@@ -77,7 +80,9 @@ class TrialRun(Run):
 
     def advance(self) -> None:
         while not self.over and not self.ready and not self.pending:
-            if self.failures:
+            if self.failures and self.again:
+                self.stage = "failed"  # what it found before stays
+            elif self.failures:
                 self._end("failed")
             elif self.stage == "new":
                 if not self._start():
@@ -104,17 +109,16 @@ class TrialRun(Run):
         super().take(job, result)
         self.measuring.take(job, result)
 
-    def fuse_again(
-        self, specs: list[dict[str, Any]], without: tuple[str, ...], keep: str | None
-    ) -> None:
+    def fuse_again(self, specs: list[dict[str, Any]], changes: Changes, keep: str | None) -> None:
         """Goes back to where its clients have just trained, to fuse them otherwise.
 
         The nets of the fusion `keep` stay until `forget_merged`.
         """
-        old = [] if without else [spec for spec in self.trial.fusions if spec not in specs]
+        changed = changes != Changes()
+        old = [] if changed else [spec for spec in self.trial.fusions if spec not in specs]
         self.trial = replace(self.trial, fusions=(*old, *specs))
-        self.measuring = Measuring(self.trial, self.folder, self.deal, without, keep)
-        self.stage = "trained"
+        self.measuring = Measuring(self.trial, self.folder, self.deal, changes, keep)
+        self.stage, self.again = "trained", True
 
     def close(self) -> None:
         if self.twin is not None:
@@ -123,14 +127,16 @@ class TrialRun(Run):
 
     def _start(self) -> bool:
         """Writes the briefing and plans training; False while teacher or twin are still at it."""
-        if self.teacher is not None and self.unbriefed and not self.teacher.over:
+        helpers = [helper for helper in (self.teacher, self.map) if helper is not None]
+        if self.unbriefed and not all(helper.over for helper in helpers):
             return False
         if self.twin is not None and self.twin.stage in ("new", "train"):
             return False
         self.failures += self._failed_before()
         if not self.failures and self.unbriefed:
             public = self.teacher.rows() if self.teacher else None
-            self.write_briefing(brief(self.trial, self.deal, public))
+            values = self.map.drawn().tensors if self.map else None
+            self.write_briefing(brief(self.trial, self.deal, public, values))
         if self.twin is not None and not self.failures:
             self._link_uploads(self.twin)
         order = sorted(self.untrained(), key=self.training_size, reverse=True)
@@ -146,6 +152,10 @@ class TrialRun(Run):
         if self.teacher is not None and self.unbriefed and self.teacher.stage == "failed":
             reasons = [reason.removeprefix("the teacher: ") for reason in self.teacher.failures]
             return [f"its teacher {self.teacher.folder.id} failed: {' '.join(reasons)}"]
+        if self.map is not None and self.unbriefed and self.map.stage == "failed":
+            return [
+                f"its map {self.map.folder.id} could not be drawn: {' '.join(self.map.failures)}"
+            ]
         if self.twin is not None and self.twin.stage == "failed" and self.untrained():
             return [f"trains like {self.twin.folder.id}, which failed"]
         return []

@@ -73,7 +73,7 @@ def one_net(name: str, weights: Tensors, scene: Scene) -> Upload:
         update={
             "client": name,
             "samples": sum(summary.header.samples for summary in summaries),
-            "train_accuracy": 0.0,  # nobody has measured it on all clients' images
+            "train_accuracy": None,  # nobody has measured it on all clients' images
             "telemetry": (),
         }
     )

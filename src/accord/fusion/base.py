@@ -22,6 +22,7 @@ from accord.data.imageset import ImageSet
 from accord.messages import Briefing, Upload, UploadHeader
 from accord.metrics import Metrics
 from accord.registry import Registry
+from accord.sums import Sums
 
 CPU = torch.device("cpu")
 
@@ -107,6 +108,8 @@ class Combiner(nn.Module, ABC):
 class Fusion(Config, ABC):
     """The parameters of a rule; the concrete kinds are below."""
 
+    of: ClassVar[Literal["nets", "sums"]] = "nets"  # what the clients' uploads hold
+
     @property
     def exchanges(self) -> int:
         """How often clients and server meet."""
@@ -153,6 +156,7 @@ class Scene:
     public: ImageSet  # the server's own images; may be empty
     device: torch.device = CPU
     tell: Callable[[float], None] = lambda share: None  # noqa: ARG005
+    total: Sums | None = None  # of all clients' sums, where they upload such
 
 
 class Bound(Fusion):

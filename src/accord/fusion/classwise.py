@@ -23,16 +23,18 @@ class Classwise(Vote):
 
     A client's score of a class means little beside another's: nets differ in scale and offset. So
     each is centred and scaled by what the client measured on its own images (2C numbers in its
-    upload). Centred at the mean over them, a client with one class sees all its images at 0, as if
-    it knew nothing; centred at the midpoint between images of the class and the same images
-    rotated, it does not. A class that nobody holds is never predicted.
+    upload). A client with one class measures a small σ; centred at the mean, images of its class
+    then stand at 0 and all others below, a modest say. Centred at the midpoint between images of
+    the class and the same images rotated, it speaks up more, and where strangers look more like
+    its class than rotated images do, it shouts everyone down: accuracy near chance has been seen.
+    Without calibration such clients may take over as well. A class nobody holds is never predicted.
     """
 
     weights: Literal["sqrt", "count", "log"] = Field(
         "sqrt", description="r_kc ∝ √n_kc, n_kc or log(1 + n_kc)"
     )
     centre: Literal["mean", "rotated", "none"] = Field(
-        "rotated",
+        "mean",
         description="μ_kc: the mean over own images, classes alike; the midpoint between images "
         "of the class and the same rotated by 90°; or no calibration at all (μ = 0, σ = 1)",
     )

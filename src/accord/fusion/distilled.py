@@ -70,7 +70,7 @@ class Distilled(Merge):
         spec = {"use": value} if isinstance(value, str) else value
         rule = make_part(fusions, spec, "teacher")
         if isinstance(rule, Bound | Distilled):
-            raise ValueError(f"expected a fusion to imitate; found {spec['use']}")
+            raise ValueError("expected a fusion to imitate, not a bound or another student")
         return spec
 
     def require(self, norm: str, public: int) -> None:

@@ -33,7 +33,9 @@ class Features(Vote):
     """argmax_c ⟨norm(Σ_k w_k f_k(x)), P[c]⟩, P merged over clients.
 
     With `prototypes: means` P[c] is the unit direction of the mean feature of class c, and no head
-    is asked: the nearest class mean (one-shot FedProto with merge: count).
+    is asked: the nearest class mean (one-shot FedProto with merge: count). On linear heads a client
+    with one class has one long row, and `merge` by count or reliability falls to chance: it calls
+    everything that class. Heads of unit prototypes, `confidence` and class means do not suffer.
     """
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")

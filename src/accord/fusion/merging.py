@@ -44,7 +44,7 @@ def _votes(clients: Sequence[Summary], merging: Merging) -> Tensor:
     if merging == "count":
         return counts
     if merging == "reliability":
-        accuracy = torch.tensor([client.header.train_accuracy for client in clients])
+        accuracy = torch.tensor([client.header.train_accuracy or 0.0 for client in clients])
         return counts * accuracy.double()[:, None]
     return counts * torch.stack([_distinctness(client) for client in clients])
 

@@ -22,7 +22,11 @@ from accord.messages import Briefing
 
 @fusions.register("outputs")
 class OutputEnsemble(Vote):
-    """Σ_k w_k softmax(logits_k(x)); with `prior`, logits_k − log prior_k first."""
+    """Σ_k w_k softmax(logits_k(x)); with `prior`, logits_k − log prior_k first.
+
+    `prior` is for nets that have learnt it, by cross-entropy. A balanced softmax has taken it out
+    already, and taking it out twice favours what a client has never seen: near chance.
+    """
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
     prior: bool = Field(

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from accord.nets.backbones import Encoder
-
 IMAGE = 0  # the space of the image's own channels, which nobody reorders
 ADDS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add)
 
@@ -52,7 +50,7 @@ class Spaces:
         return [one for one in self.layers if one.outputs == space and not one.per_channel]
 
 
-def channel_spaces(encoder: Encoder) -> Spaces:
+def channel_spaces(encoder: nn.Module) -> Spaces:
     """The spaces of an encoder's channels, residual sums merged."""
     graph = fx.symbolic_trace(encoder)
     modules = dict(graph.named_modules())

@@ -5,12 +5,15 @@ from __future__ import annotations
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from accord.nets.backbones import Encoder
 from accord.nets.prototypes import Net
 
 
 def folded(net: Net) -> Net:
     """The same answers with every batch norm inside the convolution before it, for eval only."""
-    encoder = fx.symbolic_trace(net.eval().encoder)
+    if not isinstance(net.eval().encoder, Encoder):
+        return net
+    encoder = fx.symbolic_trace(net.encoder)
     for node in list(encoder.graph.nodes):
         norm = _module(encoder, node)
         if not isinstance(norm, nn.BatchNorm2d):

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from accord.maps import FeatureMap, MapConfig
 from accord.messages import NetHeader
-from accord.nets.backbones import build_encoder
+from accord.nets.backbones import Encoder, build_encoder
 from accord.nets.initialise import initialise
 from accord.registry import Registry
 
@@ -88,7 +89,11 @@ class Net(nn.Module):
 
     def __init__(self, header: NetHeader, channels: int, classes: int) -> None:
         super().__init__()
-        self.encoder = build_encoder(header.backbone, channels, header.norm)
+        self.encoder: Encoder | FeatureMap = (
+            build_encoder(header.backbone, channels, header.norm)
+            if header.map is None
+            else FeatureMap(MapConfig.model_validate(header.map), channels)
+        )
         self.head = heads.get(header.head)(self.encoder.width, classes)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,6 +105,20 @@ def fresh_net(header: NetHeader, channels: int, classes: int, generator: torch.G
     """A net at its starting point, drawn from `generator` alone."""
     net = Net(header, channels, classes)
     initialise(net.encoder, generator)
+    net.head.initialise(generator)
+    return net
+
+
+def net_with_map(
+    header: NetHeader,
+    channels: int,
+    classes: int,
+    values: dict[str, Tensor],
+    generator: torch.Generator,
+) -> Net:
+    """Fixed features with these values, and a head at its starting point."""
+    net = Net(header, channels, classes)
+    net.encoder.load_state_dict(values)
     net.head.initialise(generator)
     return net
 

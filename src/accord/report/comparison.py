@@ -69,7 +69,9 @@ def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
         for name, text in _columns(lines).items()
         if name not in shared
     }
-    left_out = ["earlier checkpoints"] if len({row["epoch"] for row in rows}) > 1 else []
+    checkpoints = {(row["trial"], row["epoch"]) for row in rows}
+    several = len(checkpoints) > len({row["trial"] for row in rows})
+    left_out = ["earlier checkpoints"] if several else []
     for name in DISPENSABLE:
         if sum(3 + max(map(len, (key, *cells))) for key, cells in columns.items()) > width:
             columns.pop(name, None)

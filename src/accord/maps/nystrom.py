@@ -1,0 +1,81 @@
+"""A Gaussian kernel in finitely many dimensions (Williams and Seeger, 2001)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from accord.errors import AccordError
+
+JITTER = 1e-6  # on the kernel's diagonal: landmarks may be alike
+FAINT = 1e-4  # of the largest spread: a feature that hardly changes in public says nothing
+
+
+class Nystrom(nn.Module):
+    """φ = L⁻¹(k(a) − k̄), k_j(a) = exp(−γ‖a − l_j‖²), K_mm = LLᵀ over the landmarks l.
+
+    a are features standardised by public statistics, scaled so that two images are at a mean
+    squared distance of 1. ⟨φ(x), φ(y)⟩ is then the kernel, as far as the landmarks tell.
+    """
+
+    centre: Tensor
+    scale: Tensor
+    landmarks: Tensor
+    whiten: Tensor
+    shift: Tensor
+
+    def __init__(self, inputs: int, landmarks: int, gamma: float) -> None:
+        super().__init__()
+        self.gamma = gamma
+        for name, shape in (
+            ("centre", (inputs,)),
+            ("scale", (inputs,)),
+            ("landmarks", (landmarks, inputs)),
+            ("whiten", (landmarks, landmarks)),
+            ("shift", (landmarks,)),
+        ):
+            self.register_buffer(name, torch.empty(shape))
+
+    def forward(self, features: Tensor) -> Tensor:
+        a = (features - self.centre) * self.scale
+        return (gaussian(a, self.landmarks, self.gamma) - self.shift) @ self.whiten.T
+
+
+def gaussian(a: Tensor, b: Tensor, gamma: float) -> Tensor:
+    """(N, M): exp(−γ‖a_i − b_j‖²)."""
+    products = torch.addmm(b.square().sum(dim=1), a, b.T, alpha=-2)
+    distances = products.add_(a.square().sum(dim=1, keepdim=True)).clamp_(min=0)
+    return distances.mul_(-gamma).exp_()
+
+
+def draw_nystrom(
+    features: Tensor, weights: Tensor, landmarks: int, gamma: float, draws: torch.Generator
+) -> dict[str, Tensor]:
+    """The values of a `Nystrom`, from features of all public images.
+
+    `weights` (inputs): how much each feature counts, once standardised.
+    """
+    if landmarks > len(features):
+        raise AccordError(
+            f"map.landmarks: expected at most the {len(features)} public images there are; found "
+            f"{landmarks}. Ask for fewer, or set a larger data.public."
+        )
+    spread, centre = torch.std_mean(features.double(), dim=0)
+    changes = spread > FAINT * spread.max()
+    if not bool(changes.any()):
+        raise AccordError(
+            "map.landmarks: the public images all look alike, so there is no distance to measure "
+            "by. Use other public images, or landmarks: 0."
+        )
+    scale = torch.where(changes, weights.double() / spread, 0.0)
+    a = (features.double() - centre) * scale
+    usual = (2 * a.var(dim=0).sum()).sqrt()  # √ of the mean squared distance of two images
+    a, scale = a / usual, scale / usual
+    chosen = a[torch.randperm(len(a), generator=draws)[:landmarks]]
+    K = gaussian(chosen, chosen, gamma)
+    K.diagonal().add_(JITTER)
+    L = torch.linalg.cholesky(K)
+    whiten = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype), upper=False)
+    shift = torch.cat([gaussian(some, chosen, gamma) for some in torch.split(a, 512)]).mean(dim=0)
+    found = {"centre": centre, "scale": scale, "landmarks": chosen, "whiten": whiten}
+    return {name: tensor.float() for name, tensor in (found | {"shift": shift}).items()}

@@ -1,0 +1,137 @@
+"""Whitened patches (Coates and Ng, 2011): a dictionary that nobody trains.
+
+Every k×k patch p of an image is brought to mean 0 and spread 1, whitened, and compared with a
+dictionary D of other such patches; what exceeds a threshold, on either side, is averaged over a
+grid of windows. All of it but the threshold is linear, so it takes two matrix products.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from accord.errors import AccordError
+from accord.maps.base import Block, BlockModule, Origins, blocks, pooling
+from accord.maps.leaves import leaf_pictures
+from accord.randomness import torch_generator
+
+FLOOR = 2.5e-3  # of a patch's variance, (10/255²) in units of a usual spread: noise is no contrast
+SAMPLE = 60_000  # patches to whiten by
+PICTURES, SIDE = 400, 32  # made-up pictures they are taken from
+AT_ONCE = 2**21  # responses in memory at a time: they should stay near the processor
+
+
+@blocks.register("patches")
+class Patches(Block):
+    """φ = grid means of max(0, r − t) and max(0, −r − t), r = D·whitened(p) for every patch p."""
+
+    size: int = Field(6, ge=1, description="k, of k×k patches")
+    count: int = Field(400, ge=1, description="rows of the dictionary D")
+    grid: int = Field(2, ge=1, description="windows along a side, half overlapping")
+    threshold: float = Field(0.25, ge=0, description="t")
+    whitening: float = Field(0.1, gt=0, description="ε: (cov + ε)^(−1/2)")
+    source: Literal["synthetic", "public"] = Field(
+        "synthetic", description="where D is from: made-up pictures, the same for a seed; or public"
+    )
+
+    @property
+    def needs_public(self) -> bool:
+        return self.source == "public"
+
+    def build(self, channels: int) -> PatchModule:
+        return PatchModule(self, channels)
+
+    def draw(self, channels: int, origins: Origins) -> dict[str, Tensor]:
+        draws = torch_generator(origins.seed, "patches", self.size)
+        if self.source == "public":
+            some = torch.randperm(len(origins.public), generator=draws)[:PICTURES]
+            pictures = origins.images(some)
+        else:
+            pictures = leaf_pictures(PICTURES, SIDE, channels, origins.seed)
+        p = contrast_normalised(_sampled(pictures, self.size, draws))
+        mean = p.mean(dim=0)
+        whiten = _inverse_root((p - mean).T @ (p - mean) / len(p), self.whitening)
+        rows = (p - mean) @ whiten
+        # A patch with hardly any contrast, whitened, is noise.
+        length = rows.norm(dim=1)
+        rows = rows[length > 0.3 * length.median()]
+        if len(rows) < self.count:
+            raise AccordError(
+                f"patches: expected {self.count} patches with some contrast for the dictionary; "
+                f"found {len(rows)} among {SAMPLE:,}. Make `size` larger, or `count` smaller."
+            )
+        chosen = rows[torch.randperm(len(rows), generator=draws)[: self.count]]
+        dictionary = F.normalize(chosen, dim=1) @ whiten
+        # Rows of centred patches sum to 0, whitened too: a patch need not be centred to meet them.
+        return {"dictionary": dictionary.float(), "offset": (dictionary @ mean).float()}
+
+
+class PatchModule(BlockModule):
+    dictionary: Tensor
+    offset: Tensor
+
+    def __init__(self, config: Patches, channels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.width = 2 * config.count * config.grid**2
+        inside = channels * config.size**2
+        self.register_buffer("dictionary", torch.empty(config.count, inside))
+        self.register_buffer("offset", torch.empty(config.count))
+
+    def forward(self, images: Tensor) -> Tensor:
+        height, width = (side - self.config.size + 1 for side in images.shape[2:])
+        if min(height, width) < 1:
+            raise AccordError(
+                f"patches: expected a size of at most {min(images.shape[2:])}, as the images are; "
+                f"found {self.config.size}."
+            )
+        pool = pooling(height, width, self.config.grid).to(images)
+        if torch.compiler.is_compiling():
+            return self._some(images, pool)
+        at_once = max(1, AT_ONCE // (2 * self.config.count * height * width))
+        return torch.cat([self._some(some, pool) for some in torch.split(images, at_once)])
+
+    def _some(self, images: Tensor, pool: Tensor) -> Tensor:
+        p = F.unfold(images, self.config.size)  # (N, k²C, places)
+        p = F.pad(p * self._contrast(images), (0, 0, 0, 1), value=1.0)
+        r = torch.matmul(self._rows(), p).relu_()
+        return torch.matmul(r, pool).flatten(1)
+
+    def _contrast(self, images: Tensor) -> Tensor:
+        """(N, 1, places): 1/√(variance + floor) of every patch, by running means."""
+        size = self.config.size
+        mean = F.avg_pool2d(images.mean(dim=1, keepdim=True), size, stride=1)
+        square = F.avg_pool2d(images.square().mean(dim=1, keepdim=True), size, stride=1)
+        variance = (square - mean.square()).clamp(min=0)
+        return (variance + FLOOR).rsqrt().flatten(2)
+
+    def _rows(self) -> Tensor:
+        """D and −D with all that is subtracted as one more column, which meets a row of ones."""
+        t = self.config.threshold
+        above = torch.cat([self.dictionary, (-self.offset - t)[:, None]], dim=1)
+        below = torch.cat([-self.dictionary, (self.offset - t)[:, None]], dim=1)
+        return torch.cat([above, below])
+
+
+def contrast_normalised(p: Tensor) -> Tensor:
+    """Each row with mean 0 and spread 1, faint ones with less."""
+    centred = p - p.mean(dim=1, keepdim=True)
+    return centred / (centred.square().mean(dim=1, keepdim=True) + FLOOR).sqrt()
+
+
+def _sampled(pictures: Tensor, size: int, draws: torch.Generator) -> Tensor:
+    """(SAMPLE, k²C): patches from random places, in float64."""
+    p = F.unfold(pictures, size)
+    picture = torch.randint(p.shape[0], (SAMPLE,), generator=draws)
+    place = torch.randint(p.shape[2], (SAMPLE,), generator=draws)
+    return p[picture, :, place].double()
+
+
+def _inverse_root(covariance: Tensor, epsilon: float) -> Tensor:
+    values, vectors = torch.linalg.eigh(covariance)
+    root: Tensor = (vectors * (values.clamp(min=0) + epsilon).rsqrt()) @ vectors.T
+    return root

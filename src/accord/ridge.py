@@ -1,0 +1,130 @@
+"""Ridge regression from sums alone: W = (S + λI)⁻¹ Σ(φ − μ)(y − ȳ)ᵀ, λ by cross-validation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from accord.errors import AccordError
+from accord.sums import Sums
+
+COARSE, FINER = (
+    (-8.0, -6.0, -4.0, -2.0, 0.0, 2.0),
+    (1.0, 0.5),
+)  # log₁₀ of λ over a feature's scatter
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """score = W(φ − μ) + ȳ; `penalty` is λ, `freedom` the effective number of parameters.
+
+    `variance` σ² is what an unseen image's scores are expected to miss y by, squared, per class
+    (GCV): softmax(score/σ²) are the probabilities if they miss it as a normal variable would.
+    """
+
+    weights: Tensor  # (C, d)
+    bias: Tensor  # (C)
+    penalty: float
+    freedom: float
+    variance: float
+
+
+def solve(
+    sums: Sums, penalty: float | None = None, tell: Callable[[float], None] | None = None
+) -> Ridge:
+    """The pooled solution. Without a `penalty`, the one of least generalised cross-validation.
+
+    GCV(λ) = n⁻¹‖Y − Ŷ‖² / (1 − dof/n)², dof = 1 + tr S(S + λI)⁻¹ (Golub, Heath and Wahba, 1979).
+    """
+    problem = _Problem(sums)
+    if problem.alike or not problem.spread:
+        # All images look alike: nothing to tell classes apart by.
+        weights = torch.zeros_like(sums.sums)
+        return Ridge(weights, problem.prior, 0.0, 1.0, problem.spread / problem.n / len(weights))
+    if penalty is None:
+        penalty = problem.scale * 10 ** _least(problem.validation, tell)
+    try:
+        weights, freedom, residual = problem.solution(penalty)
+    except NotPositiveError:
+        raise AccordError(
+            f"the sums of these uploads have no ridge solution for λ = {penalty:.2g}: a scatter "
+            "was rounded too much, or is not that of any images. Set a larger `penalty`, or "
+            "`packing: float32` in the recipe."
+        ) from None
+    variance = problem.corrected(freedom, residual) / weights.shape[1]
+    bias = problem.prior - problem.mean @ weights
+    return Ridge(weights.T, bias, penalty, freedom, variance)
+
+
+class NotPositiveError(ArithmeticError):
+    """S + λI has directions of no or negative length."""
+
+
+class _Problem:
+    def __init__(self, sums: Sums) -> None:
+        self.n = sums.total
+        counts = sums.counts.double()
+        self.prior, self.mean = counts / self.n, sums.mean
+        self.S = sums.scatter
+        # Σ(φ − μ)(y − ȳ)ᵀ, column by column: the class's own sum, less its count times μ.
+        self.B = (sums.sums - counts[:, None] * self.mean).T
+        self.spread = float((counts * (1 - self.prior)).sum())  # Σ‖y − ȳ‖²
+        self.scale = float(self.S.diagonal().mean())
+        # Means of float32 sums differ by rounding where images do not.
+        self.alike = self.scale <= 1e-13 * self.n * float(self.mean.square().mean())
+
+    def solution(self, penalty: float) -> tuple[Tensor, float, float]:
+        """(W, dof, mean squared residual) for a λ."""
+        shifted = self.S.clone()
+        shifted.diagonal().add_(penalty)
+        L, failed = torch.linalg.cholesky_ex(shifted)
+        if int(failed):
+            raise NotPositiveError(f"{penalty:.2g}")
+        del shifted
+        W = torch.cholesky_solve(self.B, L)
+        # tr (S + λI)⁻¹ = ‖L⁻¹‖², and SW = B − λW.
+        inverse = torch.linalg.solve_triangular(
+            L, torch.eye(len(L), dtype=L.dtype), upper=False, left=True
+        )
+        freedom = 1 + len(L) - penalty * float(inverse.square().sum())
+        if freedom < 1 - 1e-6:
+            raise NotPositiveError(f"{penalty:.2g}")
+        fitted = float((W * self.B).sum())
+        residual = self.spread - fitted - penalty * float(W.square().sum())
+        return W, freedom, max(residual, 0.0) / self.n
+
+    def validation(self, exponent: float) -> float:
+        try:
+            _, freedom, residual = self.solution(self.scale * 10**exponent)
+        except NotPositiveError:
+            return math.inf  # what rounding did to S is larger than this λ
+        if freedom > (1 - 1e-3) * self.n or residual <= 0:
+            return math.inf  # every image is met exactly, or so rounding says
+        return self.corrected(freedom, residual)
+
+    def corrected(self, freedom: float, residual: float) -> float:
+        """GCV: the residual as it would be on images that W has not seen."""
+        left = 1 - min(freedom / self.n, 1 - 1e-9)
+        return residual / left**2
+
+
+def _least(score: Callable[[float], float], tell: Callable[[float], None] | None) -> float:
+    """The exponent of least score: the best of a coarse grid, then ever closer around it."""
+    tried: dict[float, float] = {}
+
+    def attempt(exponent: float) -> None:
+        tried[exponent] = score(exponent)
+        if tell:
+            tell(len(tried) / (len(COARSE) + 2 * len(FINER)))
+
+    for exponent in COARSE:
+        attempt(exponent)
+    for step in FINER:
+        best = min(tried, key=tried.__getitem__)
+        attempt(best - step)
+        attempt(best + step)
+    return min(tried, key=tried.__getitem__)
