@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from accord.engines.trialrun import TrialRun
+from accord.plan import Plan
 from accord.randomness import numpy_generator
 from accord.record import Record
-from accord.runner import Plan
 from accord.study import load_study
 
 SIZE, CHANNELS, CLASSES = 32, 3, 10

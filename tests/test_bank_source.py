@@ -15,8 +15,8 @@ from accord.data.views import normalise
 from accord.errors import AccordError
 from accord.messages import NET, Briefing, Features, Upload, unprefixed
 from accord.nets.prototypes import loaded_net
+from accord.plan import Plan
 from accord.record import Record, TrialFolder
-from accord.runner import Plan
 from records import contents, teachers, timeless
 from tests_support import same
 

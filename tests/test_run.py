@@ -16,9 +16,9 @@ from accord.client import Training
 from accord.errors import AccordError
 from accord.messages import Briefing, Upload
 from accord.objective import anchor_kinds
+from accord.plan import Plan
 from accord.randomness import torch_generator
 from accord.record import Record
-from accord.runner import Plan
 from accord.server import brief
 from records import assert_same_uploads, hundred_classes, modified, timeless, upload_files
 

@@ -20,10 +20,11 @@ from accord.engines.run import Run
 from accord.engines.teacherrun import TeacherRun
 from accord.engines.trialrun import TrialRun
 from accord.moments import EVAL_BATCH, forward_all
+from accord.plan import Plan
 from accord.progress import spoken
 from accord.record import Record
 from accord.report.tables import plain_table
-from accord.runner import Plan, workers_for
+from accord.runner import workers_for
 from accord.server import rehearse
 from accord.study import Study, Trial
 from accord.summing import Summing

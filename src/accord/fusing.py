@@ -18,12 +18,13 @@ from accord.fusion.base import Bound, Merge, fusions
 from accord.messages import NET, Briefing, Upload, unprefixed
 from accord.parts import make_part
 from accord.paths import absolute_images
+from accord.plan import Plan
 from accord.predictor import ModelHeader, Predictor, refuse_to_save
 from accord.progress import Silent, make_watcher
 from accord.recipe import fusion_spec
 from accord.record import Record
 from accord.results import Results
-from accord.runner import Plan, execute_runs, workers_for
+from accord.runner import execute_runs, workers_for
 from accord.spelling import Spec
 from accord.study import check_study
 from accord.uploads import UploadFiles

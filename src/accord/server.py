@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from accord.bank import choose, stand_in
 from accord.data.deal import Deal
 from accord.data.views import augmentations
 from accord.errors import AccordError
-from accord.maps import MapConfig, made_up
+from accord.maps import FeatureMap, MapConfig, made_up
 from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, prefixed
 from accord.nets.backbones import build_encoder
 from accord.nets.prototypes import fresh_net, net_with_map
@@ -87,6 +88,25 @@ def settled_map(trial: Trial, deal: Deal) -> MapConfig:
     asked = trial.setup.data.augment
     flips = augmentations.get(deal.dataset.augment if asked == "auto" else asked).flip > 0
     return trial.recipe.map.settled(trial.setup.net, flips)
+
+
+def check_map(trial: Trial, deal: Deal) -> None:
+    """Refuses a map that these images cannot be seen through."""
+    if trial.recipe.map is None:
+        return
+    config, public = settled_map(trial, deal), len(deal.split.public)
+    if config.needs_public and not public:
+        raise AccordError("its map needs public images, found none: set data.public, e.g. 0.1.")
+    if config.landmarks > public:
+        raise AccordError(
+            f"map.landmarks: expected at most the {public} public images there are; found "
+            f"{config.landmarks}. Ask for fewer, or set a larger data.public."
+        )
+    _, height, width, channels = deal.dataset.train.images.shape
+    found = FeatureMap(config, channels).eval()
+    found.load_state_dict(made_up(config, channels))
+    with torch.inference_mode():
+        found(torch.zeros(1, channels, height, width))
 
 
 def _net_header(trial: Trial, deal: Deal) -> NetHeader:

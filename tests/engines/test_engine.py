@@ -12,9 +12,9 @@ import torch
 
 import accord
 from accord.engines.run import choose_device
+from accord.plan import Plan
 from accord.progress import Plain, Work, make_watcher, spoken
 from accord.record import Record
-from accord.runner import Plan
 from accord.study import load_study
 
 Raw = dict[str, Any]

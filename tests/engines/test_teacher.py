@@ -19,8 +19,8 @@ from accord.earlier import uploads_of
 from accord.engines.run import Run
 from accord.messages import NET, Briefing, Features, Upload, unprefixed
 from accord.nets.prototypes import loaded_net
+from accord.plan import Plan
 from accord.record import Record, TrialFolder
-from accord.runner import Plan
 from accord.teacher import encode
 from records import (
     assert_same_teachers,
