@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from accord.balance import balances
-from accord.bank import BankConfig
 from accord.data.datasets import load as load_dataset
 from accord.data.deal import Deal, deal_key, make_deal, public_key
 from accord.data.images import Dataset
@@ -175,14 +174,12 @@ class Plan:
 
     def teacher(self, trial: Trial, record: Record) -> TeacherRun | None:
         """Who encodes the public images of a trial with a bank, or gives its map an encoder."""
-        bank = trial.recipe.bank
-        if trial.recipe.map is not None and trial.recipe.map.needs_teacher:
-            bank = BankConfig(teacher_epochs=trial.recipe.map.teacher_epochs)
-        if bank is None:
+        bank, fixed = trial.recipe.bank, trial.recipe.map
+        if bank is None and (fixed is None or not fixed.needs_teacher):
             return None
         key, deal = self.deal(trial)
-        source = TrialFolder(Path(bank.source)) if bank.source else None
-        teacher, images = teacher_trial(trial, bank), public_key(deal)
+        source = TrialFolder(Path(bank.source)) if bank and bank.source else None
+        teacher, images = teacher_trial(trial), public_key(deal)
         known = _key(images, self.digest(source)) if source else training_key(teacher, images, None)
         folder = record.teacher(f"teacher-s{trial.seed}-{known}")
         return TeacherRun(teacher, folder, deal, record.deal(key), source=source)

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from accord.balance import balances
 from accord.bank import BankConfig
+from accord.budget import Budget
 from accord.config import Config, keys, parse
 from accord.errors import AccordError, nearest
 from accord.fusion import fusions
@@ -47,7 +48,10 @@ class Recipe(Config):
     head: str = Field(
         "linear", description="linear, prototypes (z Pᵀ), or anchors (z Aᵀ, never trained)"
     )
-    pooled: bool = Field(False, description="all clients' data in one place: a bound")
+    pooled: bool | Literal["public"] = Field(
+        False, description="all clients' images in one place, or the public ones alone: a bound"
+    )
+    budget: Spec = Field(default={}, description="laid over the study's budget")
     map: MapConfig | None = Field(
         None, description="fixed features instead of a net: the closed form, nothing trains"
     )
@@ -151,6 +155,12 @@ def check(raw: Spec, where: str) -> Recipe:
             f"Write objective: {{{twice[0]}: null}} to have it weighed by a balance alone."
         )
     _check_kind(recipe, where)
+    unknown = [key for key in recipe.budget if key not in keys(Budget)]
+    if unknown:
+        raise AccordError(
+            f"{where}.budget: unknown key {unknown[0]!r}{nearest(unknown[0], keys(Budget)) or '.'}"
+        )
+    parse(Budget, recipe.budget, f"{where}.budget")
     _refuse_two_on_local(checked["align"], where)
     checked["bank"] = _bank(recipe, where)
     if recipe.alignment_epochs and not recipe.align:

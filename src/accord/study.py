@@ -37,16 +37,22 @@ class Setup(Config):
     budget: Budget = Budget()
 
     def for_recipe(self, recipe: Recipe) -> Setup:
-        """The end of a recipe's alignment stage is a checkpoint; sums take a single look."""
-        if recipe.map is not None:
-            once = {**self.budget.model_dump(), "epochs": 1, "checkpoints": ()}
-            return self.model_copy(update={"budget": Budget.model_validate(once)})
+        """With the recipe's budget; sums take one look, an alignment stage ends at a checkpoint."""
+        own = {**recipe.budget, **({"epochs": 1} if recipe.map else {})}
+        if "epochs" in own:
+            own = {"checkpoints": (), **own}
+        setup = self
+        if own:
+            merged = Budget.model_validate({**self.budget.model_dump(), **own})
+            setup = self.model_copy(update={"budget": merged})
         stage = recipe.alignment_epochs
-        if not stage:
-            return self
+        return setup.with_stage(stage, recipe.name) if stage else setup
+
+    def with_stage(self, stage: int, recipe: str) -> Setup:
+        """With a checkpoint at the end of `stage` epochs."""
         if stage >= self.budget.epochs:
             raise AccordError(
-                f"recipes.{recipe.name}.alignment_epochs: expected fewer than budget.epochs = "
+                f"recipes.{recipe}.alignment_epochs: expected fewer than budget.epochs = "
                 f"{self.budget.epochs}, so that some are left for the rest; found {stage}."
             )
         return self.model_copy(update={"budget": self.budget.with_checkpoint(stage)})
@@ -114,8 +120,12 @@ class Study:
         found: dict[str, Trial] = {}
         cells = itertools.product(self.setups, self.recipes, self.options.seeds)
         for dealt, recipe, seed in cells:
-            pooled = dealt.model_copy(update={"partition": POOLED})
-            setup = (pooled if recipe.pooled else dealt).for_recipe(recipe)
+            setup = dealt.for_recipe(recipe)
+            if recipe.pooled:
+                setup = setup.model_copy(update={"partition": POOLED})
+            if recipe.pooled == "public":
+                public = setup.data.model_copy(update={"dealt": "public"})
+                setup = setup.model_copy(update={"data": public})
             rules = recipe.fusions_with(self.fusions)
             trial = Trial(self.name, setup, recipe, rules, seed, self.options)
             found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)

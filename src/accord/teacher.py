@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.bank import BankConfig
 from accord.budget import Budget
 from accord.data.imageset import ImageSet
 from accord.evaluate import summed_votes
@@ -26,13 +25,19 @@ from accord.uploads import UploadFiles
 NAME = "teacher"
 
 
-def teacher_trial(trial: Trial, bank: BankConfig) -> Trial:
-    """The teacher's own trial: the clients' net, start and budget, but cross-entropy and epochs."""
-    plain = resolve("ce-ensemble", Path())
+def teacher_trial(trial: Trial) -> Trial:
+    """The teacher's own trial: the clients' net, start and budget, but its own loss and epochs.
+
+    A map's teacher is the control `public-teacher`; a bank's is plain cross-entropy.
+    """
+    bank, fixed = trial.recipe.bank, trial.recipe.map
+    plain = resolve("ce-ensemble" if bank else "public-teacher", Path())
+    epochs = bank.teacher_epochs if bank else fixed.teacher_epochs if fixed else None
     head = trial.recipe.head
     own = {"head": head, "anchors": trial.recipe.anchors if head == "anchors" else None}
     recipe = plain.model_copy(update={"name": NAME, "fusion": (), **own})
-    budget = {**trial.setup.budget.model_dump(), "epochs": bank.teacher_epochs, "checkpoints": ()}
+    asked = {**recipe.budget, **({"epochs": epochs} if epochs else {}), "checkpoints": ()}
+    budget = {**trial.setup.budget.model_dump(), **asked}
     alone = {"budget": Budget.model_validate(budget), "partition": POOLED}
     setup = trial.setup.model_copy(update=alone)
     return replace(trial, setup=setup, recipe=recipe, fusions=())

@@ -273,3 +273,13 @@ def test_temperatures_that_are_not_positive_numbers_are_refused(
 ) -> None:
     with pytest.raises(AccordError, match="temperature"):
         make_part(terms, {"use": name, "temperature": temperature}, name)
+
+
+def test_smoothed_labels_by_hand() -> None:
+    # Two classes, ε = 0.2: the target is (0.9, 0.1).
+    batch = batch_of(
+        torch.zeros(1, 2), torch.tensor([0]), logits=torch.tensor([[math.log(3), 0.0]])
+    )
+    found = make_part(terms, {"use": "cross-entropy", "smoothing": 0.2}, "")(batch)
+    expected = -0.9 * math.log(0.75) - 0.1 * math.log(0.25)
+    assert found.item() == pytest.approx(expected, rel=1e-6)

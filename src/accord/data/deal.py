@@ -7,7 +7,7 @@ saved partition, from which a worker process opens the same images without copyi
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -128,7 +128,8 @@ def public_key(deal: Deal) -> str:
 
 
 def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
-    return split(
+    """Which images serve what; `data.dealt` tells which of them clients hold."""
+    chosen = split(
         dataset,
         classes=data.classes,
         test_fraction=data.test_fraction,
@@ -138,3 +139,8 @@ def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
         test_limit=data.test_limit,
         seed=seed,
     )
+    if data.dealt == "train":
+        return chosen
+    if not len(chosen.public):
+        raise AccordError("there are no public images to train on: set data.public, e.g. 0.1.")
+    return replace(chosen, train=chosen.public)

@@ -25,6 +25,9 @@ class DataConfig(Config):
     path: str | None = Field(None, description="where a folder, npz or parquet is")
     test_fraction: float | None = Field(None, gt=0, lt=1, description="of a set with no test part")
     public: float = Field(0.0, ge=0, lt=1, description="fraction taken out for the server")
+    dealt: Literal["train", "public"] = Field(
+        "train", description="which images clients hold; public: what the server could do alone"
+    )
     validation: float = Field(0.0, ge=0, lt=1, description="fraction held out for choosing things")
     train_limit: int | None = Field(None, ge=1, description="class-balanced subset")
     test_limit: int | None = Field(None, ge=1, description="class-balanced subset")

@@ -32,7 +32,9 @@ class MapConfig(Config):
     )
     landmarks: int = Field(0, ge=0, description="m, public images of a Gaussian kernel; 0: none")
     gamma: float = Field(0.3, gt=0, description="γ, at a mean squared distance of 1")
-    teacher_epochs: int = Field(50, ge=1, description="on the public images, where a block asks")
+    teacher_epochs: int | None = Field(
+        None, ge=1, description="on the public images; null: as the recipe public-teacher"
+    )
 
     @field_validator("blocks", mode="before")
     @classmethod

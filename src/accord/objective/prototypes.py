@@ -12,10 +12,12 @@ from accord.objective.base import Batch, Term, terms
 
 @terms.register("cross-entropy")
 class CrossEntropy(Term):
-    """CE(logits, y): the usual classification loss. With a prototype head, logits = z Pᵀ."""
+    """CE(logits, (1 − ε)y + ε/C): the usual classification loss; a prototype head gives z Pᵀ."""
+
+    smoothing: float = Field(0.0, ge=0, lt=1, description="ε, of the labels")
 
     def __call__(self, batch: Batch) -> Tensor:
-        return F.cross_entropy(batch.logits, batch.labels)
+        return F.cross_entropy(batch.logits, batch.labels, label_smoothing=self.smoothing)
 
 
 @terms.register("prototypes")

@@ -52,7 +52,7 @@ def _line(rows: list[Row]) -> Line:
 
 def _order(line: Line) -> tuple[Any, ...]:
     """Settings together, bounds last, best first."""
-    bound = {"local-only": 1, "central": 2}.get(line["recipe"], 0)
+    bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
     pooled = line["partition"] == "pooled"
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
