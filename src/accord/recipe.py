@@ -56,7 +56,7 @@ class Recipe(Config):
         None, description="fixed features instead of a net: the closed form, nothing trains"
     )
     packing: Packing = Field(
-        "float16", description="of the scatter in an upload, where there is a map"
+        "float32", description="of the scatter in an upload, where there is a map"
     )
     objective: dict[str, Spec] = Field(default={}, description="local terms, summed to L_loc")
     anchors: Spec | None = Field(None, description="what prototypes are aligned to")

@@ -77,7 +77,11 @@ class Sums:
     # --- in a message ------------------------------------------------------------------------
 
     def tensors(self, packing: Packing) -> dict[str, Tensor]:
-        """As they travel. Scaled to correlations, few bits are enough."""
+        """As they travel.
+
+        Scaled to correlations, half the bits are enough for features that are hardly correlated
+        (a kernel's); patches are strongly so, and what rounding adds to S outweighs a good λ.
+        """
         told = {"label_counts": self.counts, "feature_sums": self.sums.float()}
         upper = _upper(len(self.scatter))
         if packing == "float32":

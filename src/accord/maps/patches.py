@@ -32,7 +32,7 @@ class Patches(Block):
     size: int = Field(6, ge=1, description="k, of k×k patches")
     count: int = Field(400, ge=1, description="rows of the dictionary D")
     grid: int = Field(2, ge=1, description="windows along a side, half overlapping")
-    threshold: float = Field(0.25, ge=0, description="t")
+    threshold: float = Field(0.5, ge=0, description="t")
     whitening: float = Field(0.1, gt=0, description="ε: (cov + ε)^(−1/2)")
     source: Literal["synthetic", "public"] = Field(
         "synthetic", description="where D is from: made-up pictures, the same for a seed; or public"
