@@ -233,11 +233,19 @@ def test_public_images_and_a_teacher(tmp_path: Path) -> None:
         assert torch.equal(briefing.tensors[f"{MAP}blocks.1.encoder.{name}"], tensor), name
 
 
+def test_tiny_images_get_smaller_patches_and_each_block_its_own(tmp_path: Path) -> None:
+    out = run(tmp_path / "run", recipes=["closed-form-small"])
+    (trial,) = Record(out).trials()
+    tensors = Briefing.load(trial.briefing).tensors
+    one, two = (tensors[f"{MAP}blocks.{index}.dictionary"] for index in (0, 1))
+    assert one.shape == two.shape == (50, 25)  # 5×5 on images of 8×8, though 9×9 was asked for
+    assert not torch.equal(one, two)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"landmarks": 61}, "at most the 60 public images"),
-        ({"blocks": [{"use": "patches", "size": 9}]}, "a size of at most 8"),
         ({"blocks": [{"use": "patchs"}]}, "patchs.*patches"),
         ({"blocks": [{"use": "teacher", "stages": 9}]}, "stages"),
     ],

@@ -87,7 +87,8 @@ def settled_map(trial: Trial, deal: Deal) -> MapConfig:
         raise ValueError(f"recipe {trial.recipe.name} has no map")
     asked = trial.setup.data.augment
     flips = augmentations.get(deal.dataset.augment if asked == "auto" else asked).flip > 0
-    return trial.recipe.map.settled(trial.setup.net, flips)
+    side = min(deal.dataset.train.images.shape[1:3])
+    return trial.recipe.map.settled(trial.setup.net, flips, side)
 
 
 def check_map(trial: Trial, deal: Deal) -> None:

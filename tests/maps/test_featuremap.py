@@ -288,7 +288,7 @@ def test_a_teacher_is_settled_by_the_studys_net() -> None:
     config = MapConfig.model_validate({"blocks": [SMALL, {"use": "teacher", "stages": 2}]})
     with pytest.raises(ValueError, match="not known yet"):
         FeatureMap(config, 3)
-    settled = config.settled(NetConfig(backbone="resnet10", norm="group"), True)
+    settled = config.settled(NetConfig(backbone="resnet10", norm="group"), True, side=32)
     assert settled.blocks[0] == config.blocks[0]
     assert settled.blocks[1]["backbone"] == "resnet10"
     assert settled.blocks[1]["norm"] == "group"
@@ -298,9 +298,9 @@ def test_a_teacher_is_settled_by_the_studys_net() -> None:
 
 @pytest.mark.parametrize("flips", [False, True])
 def test_mirror_images_count_where_the_dataset_allows_flips_unless_told(flips: bool) -> None:
-    assert MapConfig().settled(NetConfig(), flips).mirror is flips
+    assert MapConfig().settled(NetConfig(), flips, side=32).mirror is flips
     for told in (False, True):
-        assert MapConfig(mirror=told).settled(NetConfig(), flips).mirror is told
+        assert MapConfig(mirror=told).settled(NetConfig(), flips, side=32).mirror is told
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_features_are_what_the_docstring_says(
 ) -> None:
     module = drawn(channels, nobodys(channels, 4), size=size, grid=grid)
     pictures = leaf_pictures(patches.PICTURES, patches.SIDE, channels, 4)
-    slow = Literal(module.config, pictures, torch_generator(4, "patches", size))
+    slow = Literal(module.config, pictures, torch_generator(4, "patches", 0))
     images = leaf_pictures(2, max(height, width), channels, 9)[:, :, :height, :width]
     images = torch.cat([images, noise(1, channels, height, width)])
     found = module(images)
@@ -140,7 +140,7 @@ def test_features_are_what_the_docstring_says(
 def test_a_dictionary_of_public_images_is_what_the_docstring_says() -> None:
     origins = of_digits(2)
     module = drawn(1, origins, size=4, source="public")
-    draws = torch_generator(2, "patches", 4)
+    draws = torch_generator(2, "patches", 0)
     some = torch.randperm(60, generator=draws)[: patches.PICTURES]
     slow = Literal(module.config, origins.images(some), draws)
     image = of_digits(2, start=900).images(torch.tensor([0]))

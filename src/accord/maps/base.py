@@ -51,11 +51,11 @@ class Block(Config, ABC):
         """The block without values."""
 
     @abstractmethod
-    def draw(self, channels: int, origins: Origins) -> dict[str, Tensor]:
-        """Its values: the same for the same origins."""
+    def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
+        """Its values: the same for the same origins, and others for the next block of its kind."""
 
-    def settled(self, net: NetConfig) -> Self:  # noqa: ARG002
-        """With all that a client needs to build it, the study's net being this."""
+    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
+        """With all that a client needs to build it, for such a net and images of such a side."""
         return self
 
     @property

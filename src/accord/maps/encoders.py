@@ -33,7 +33,7 @@ class Stages(Block):
             raise ValueError("the encoder's kind is not known yet")
         return StageModule(self, build_encoder(self.backbone, channels, self.norm), channels)
 
-    def draw(self, channels: int, origins: Origins) -> dict[str, Tensor]:  # noqa: ARG002
+    def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:  # noqa: ARG002
         scale, shift = self.seen_as(origins)
         weights = {f"encoder.{name}": tensor for name, tensor in self.weights(origins).items()}
         return {**weights, "scale": scale, "shift": shift}
@@ -95,7 +95,7 @@ class Teacher(Stages):
     def needs_teacher(self) -> bool:
         return True
 
-    def settled(self, net: NetConfig) -> Self:
+    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
         return self.model_copy(update={"backbone": net.backbone, "norm": net.norm})
 
     def weights(self, origins: Origins) -> dict[str, Tensor]:
@@ -141,14 +141,14 @@ class Kept(Stages):
             if name.startswith("encoder.")
         }
 
-    def draw(self, channels: int, origins: Origins) -> dict[str, Tensor]:
+    def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
         found = self._load().header.channels
         if found != channels:
             raise AccordError(
                 f"encoder: {self.model} is for images of {found} channels; the study's have "
                 f"{channels}. Set data.image.channels, or choose another model."
             )
-        return super().draw(channels, origins)
+        return super().draw(channels, origins, index)
 
     def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
         header = self._load().header

@@ -58,10 +58,10 @@ class MapConfig(Config):
     def needs_teacher(self) -> bool:
         return any(part.needs_teacher for part in self.parts)
 
-    def settled(self, net: NetConfig, flips: bool) -> Self:
-        """With all that a client needs to build it."""
+    def settled(self, net: NetConfig, flips: bool, side: int) -> Self:
+        """With all that a client needs to build it; `side`: the shorter one of an image."""
         parts = zip(self.blocks, self.parts, strict=True)
-        found = [part_spec(spec["use"], part.settled(net)) for spec, part in parts]
+        found = [part_spec(spec["use"], part.settled(net, side)) for spec, part in parts]
         mirror = flips if self.mirror is None else self.mirror
         return self.model_copy(update={"blocks": tuple(found), "mirror": mirror})
 
@@ -107,8 +107,8 @@ def made_up(config: MapConfig, channels: int) -> dict[str, Tensor]:
 def draw_map(config: MapConfig, channels: int, origins: Origins) -> dict[str, Tensor]:
     """The values of a FeatureMap: from the seed, the public images, and the teacher alone."""
     found = FeatureMap(config, channels).eval()
-    for block, part in zip(found.blocks, config.parts, strict=True):
-        block.load_state_dict(part.draw(channels, origins))
+    for index, (block, part) in enumerate(zip(found.blocks, config.parts, strict=True)):
+        block.load_state_dict(part.draw(channels, origins, index))
     if found.kernel is not None:
         everyone = torch.arange(len(origins.public))
         with torch.inference_mode():

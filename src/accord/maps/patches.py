@@ -7,13 +7,14 @@ grid of windows. All of it but the threshold is linear, so it takes two matrix p
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from accord.budget import NetConfig
 from accord.errors import AccordError
 from accord.maps.base import Block, BlockModule, Origins, blocks, pooling
 from accord.maps.leaves import leaf_pictures
@@ -29,7 +30,9 @@ AT_ONCE = 2**21  # responses in memory at a time: they should stay near the proc
 class Patches(Block):
     """φ = grid means of max(0, r − t) and max(0, −r − t), r = D·whitened(p) for every patch p."""
 
-    size: int = Field(6, ge=1, description="k, of k×k patches")
+    size: int = Field(
+        6, ge=1, description="k, of k×k patches; at most two thirds of an image's side"
+    )
     count: int = Field(400, ge=1, description="rows of the dictionary D")
     grid: int = Field(2, ge=1, description="windows along a side, half overlapping")
     threshold: float = Field(0.5, ge=0, description="t")
@@ -45,8 +48,12 @@ class Patches(Block):
     def build(self, channels: int) -> PatchModule:
         return PatchModule(self, channels)
 
-    def draw(self, channels: int, origins: Origins) -> dict[str, Tensor]:
-        draws = torch_generator(origins.seed, "patches", self.size)
+    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
+        """Patches of tiny images are smaller, so that there is more than one place for them."""
+        return self.model_copy(update={"size": min(self.size, max(1, 2 * side // 3))})
+
+    def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
+        draws = torch_generator(origins.seed, "patches", index)
         if self.source == "public":
             some = torch.randperm(len(origins.public), generator=draws)[:PICTURES]
             pictures = origins.images(some)
