@@ -124,12 +124,17 @@ def test_more_stages_than_an_encoder_has_are_refused() -> None:
 
 
 def test_blocks_stand_side_by_side_in_order_times_their_weights() -> None:
-    specs = [{**SMALL, "weight": 0.5}, {**TEACHER, "weight": 3.0}, {**SMALL, "size": 5}]
+    specs = [{**SMALL, "weight": 0.5}, {**TEACHER, "weight": 3.0}]
     images = noise(3, 1, 8, 8)
     together = at(drawn(MapConfig(blocks=specs)), images)
     alone = [at(drawn(MapConfig(blocks=[{**spec, "weight": 1}])), images) for spec in specs]
-    expected = torch.cat([0.5 * alone[0], 3 * alone[1], alone[2]], dim=1)
+    expected = torch.cat([0.5 * alone[0], 3 * alone[1]], dim=1)
     torch.testing.assert_close(together, expected)
+
+
+def test_two_blocks_of_a_kind_have_different_dictionaries() -> None:
+    found = draw_map(MapConfig(blocks=[SMALL, SMALL]), 1, origins())
+    assert not torch.equal(found["blocks.0.dictionary"], found["blocks.1.dictionary"])
 
 
 def test_under_a_kernel_a_block_counts_by_its_weight_however_wide() -> None:
