@@ -99,14 +99,18 @@ class PatchModule(BlockModule):
         pool = pooling(height, width, self.config.grid).to(images)
         if torch.compiler.is_compiling():
             return self._some(images, pool)
-        at_once = max(1, AT_ONCE // (2 * self.config.count * height * width))
+        at_once = max(1, AT_ONCE // (self.config.count * height * width))
         return torch.cat([self._some(some, pool) for some in torch.split(images, at_once)])
 
     def _some(self, images: Tensor, pool: Tensor) -> Tensor:
         p = F.unfold(images, self.config.size)  # (N, k²C, places)
         p = F.pad(p * self._contrast(images), (0, 0, 0, 1), value=1.0)
-        r = torch.matmul(self._rows(), p).relu_()
-        return torch.matmul(r, pool).flatten(1)
+        r = torch.matmul(torch.cat([self.dictionary, -self.offset[:, None]], dim=1), p)
+        # max(0, r − t) and max(0, −r − t) are half the sum and half the difference of |s| and s.
+        s = F.softshrink(r, self.config.threshold)
+        signed = torch.matmul(s, pool)
+        size = torch.matmul(s.abs_(), pool)
+        return torch.cat([size + signed, size - signed], dim=1).flatten(1) / 2
 
     def _contrast(self, images: Tensor) -> Tensor:
         """(N, 1, places): 1/√(variance + floor) of every patch, by running means."""
@@ -115,13 +119,6 @@ class PatchModule(BlockModule):
         square = F.avg_pool2d(images.square().mean(dim=1, keepdim=True), size, stride=1)
         variance = (square - mean.square()).clamp(min=0)
         return (variance + FLOOR).rsqrt().flatten(2)
-
-    def _rows(self) -> Tensor:
-        """D and −D with all that is subtracted as one more column, which meets a row of ones."""
-        t = self.config.threshold
-        above = torch.cat([self.dictionary, (-self.offset - t)[:, None]], dim=1)
-        below = torch.cat([-self.dictionary, (self.offset - t)[:, None]], dim=1)
-        return torch.cat([above, below])
 
 
 def contrast_normalised(p: Tensor) -> Tensor:
