@@ -272,7 +272,7 @@ EXAMPLE = "expected a name or a mapping such as '{use: features"
         ("{use: distilled, teacher: client-mean}", "'--fusion.teacher': expected a fusion"),
         ("{use: split, cluster: 2}", "'--fusion.cluster'"),
         ("{use: features, as: ../out}", "--fusion: `as: ../out` should be letters"),
-        ("{use: features, merge: count}", "two different fusions of recipe 'fafi'"),
+        ("{use: features, merge: count}", "has a row 'features' already, with another merge"),
         ("{use: features, merge: count", EXAMPLE),
         ("{use features}", EXAMPLE),
         ("{merge: count}", EXAMPLE),
@@ -426,7 +426,7 @@ def test_unfinished_trials_are_left_out_and_said_so(
     monkeypatch.setattr(sys.modules[__name__], "QUIETLY", ("--workers", "1"))
     done = fuse(run, "--fusion", "classwise")
     assert done.code == 0
-    assert f"{fafi(run).id}: not finished, left out" in done.error
+    assert f"{fafi(run).id}: not finished (accord run goes on with it), left out" in done.error
     assert [row["recipe"] for row in Record(run).rows()] == ["ce-ensemble"] * 2
 
 

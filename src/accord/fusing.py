@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,33 +56,37 @@ def fuse(
     if not asked_for:
         raise AccordError("which fusion? Name one with --fusion, e.g. --fusion classwise.")
     come = tuple(Path(path).absolute() for path in add)
-    changes = Changes(tuple(dict.fromkeys(without)), come, tuple(dict.fromkeys(remove)))
+    changes = Changes(tuple(sorted(set(without))), come, tuple(sorted(set(remove))))
     specs = [{**spec, "as": spec["as"] + _suffix(changes)} for spec in asked_for]
     raw = record.asked()
-    labels = {spec["as"] for spec in specs}
-    more = [spec for spec in raw["fusions"] if spec["as"] not in labels or spec not in specs]
     watcher: Watcher = Silent() if quiet else make_watcher()
-    study = check_study({**raw, "fusions": more}, record.path)
-    plan = Plan(study, Path(data_root) if data_root else None, watcher.tell)
+    plan = Plan(check_study(raw, record.path), Path(data_root) if data_root else None, watcher.tell)
     with record.lock():
-        runs = _chosen(plan, record, trial, specs)
+        runs = _chosen(plan, record, trial, specs, changes)
+        meant = {run.folder.id: _resolved(run, changes) for run in runs}
         for run in runs:
-            _check_changes(run, changes)
-            _check_uploads(run, changes)
+            _check_changes(run, meant[run.folder.id])
+            _check_uploads(run, meant[run.folder.id])
+            _refuse_another(run, _fitting(run, specs), meant[run.folder.id])
             plan.check_fusions(replace(run.trial, fusions=tuple(_fitting(run, specs))), run.deal)
         if save is not None:
             _refuse_several(runs, specs[0])
             refuse_to_save(Path(save))
-        if changes == Changes():
-            record.adopt(check_study({**raw, "fusions": [*more, *specs]}, record.path))
+        study = None
+        if trial is None and changes == Changes():
+            # From now on the study asks for them; a mistake in that shows before anything is fused.
+            more = [spec for spec in raw["fusions"] if spec not in specs]
+            study = check_study({**raw, "fusions": [*more, *specs]}, record.path)
         for run in runs:
             keep = specs[0]["as"] if save else None
-            run.fuse_again(_fitting(run, specs), changes, keep)
+            run.fuse_again(_fitting(run, specs), meant[run.folder.id], keep)
         execute_runs(runs, record, workers_for(workers), watcher)
         record.write_results()
         for run in runs:
             if run.failures:
                 raise AccordError(f"{run.folder.id}: {' '.join(run.failures)}")
+        if study is not None:
+            record.adopt(study)
         if save is not None:
             predictor_of(runs[0], specs[0], record).save(Path(save))
     return Results.of(record)
@@ -92,7 +97,8 @@ def _suffix(changes: Changes) -> str:
     gone = (*changes.without, *changes.gone)
     added = [Upload.load(path).header.client for path in changes.come]
     said = f"-with-{'-'.join(added)}" if added else ""
-    return said + (f"-without-{'-'.join(gone)}" if gone else "")
+    said += f"-without-{'-'.join(gone)}" if gone else ""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", said)  # it becomes the name of a file
 
 
 def _fitting(run: TrialRun, specs: Sequence[Spec]) -> list[Spec]:
@@ -116,20 +122,27 @@ def _spec(entry: str | Spec) -> Spec:
     return fusion_spec(absolute_images(entry, Path.cwd()), "--fusion")
 
 
-def _chosen(plan: Plan, record: Record, trial: str | None, specs: Sequence[Spec]) -> list[TrialRun]:
+def _chosen(
+    plan: Plan, record: Record, trial: str | None, specs: Sequence[Spec], changes: Changes
+) -> list[TrialRun]:
     """The finished trials that are meant and can be fused so."""
     runs = [run for run in plan.runs(record) if isinstance(run, TrialRun)]
     found = []
     for run in runs:
+        if trial is not None and trial not in run.folder.id:
+            continue
         if run.folder.info().get("status") != "finished":
-            plan.tell(f"{run.folder.id}: not finished, left out")
-        elif trial is None or trial in run.folder.id:
+            plan.tell(f"{run.folder.id}: not finished (accord run goes on with it), left out")
+        else:
             found.append(run)
     if not found:
         known = ", ".join(run.folder.id for run in runs)
         wanted = f" {trial}" if trial else ""
         raise AccordError(f"no finished trial{wanted} in {record.path}; trials: {known}.")
     fitting = [run for run in found if _fitting(run, specs)]
+    if changes != Changes() and trial is None:
+        # Where all images are in one place there is nobody to leave out.
+        fitting = [run for run in fitting if not run.trial.recipe.pooled] or fitting
     if not fitting:
         raise AccordError(
             f"--fusion: {specs[0]['use']!r} does not fit {found[0].folder.id}: it fuses "
@@ -137,6 +150,41 @@ def _chosen(plan: Plan, record: Record, trial: str | None, specs: Sequence[Spec]
             "something else. Choose trials with --trial, or another rule."
         )
     return fitting
+
+
+def _resolved(run: TrialRun, changes: Changes) -> Changes:
+    """Clients by the names they have in files; people know them by their column's value."""
+    partition = run.deal.partition
+    if partition.sources is None:
+        return changes
+    known = dict(zip(partition.sources, partition.names, strict=True))
+    for asked in (*changes.without, *changes.gone):
+        if asked not in known:
+            raise AccordError(
+                f"{run.folder.id} has no client {asked!r}; found {', '.join(known)}. Choose trials "
+                "with --trial."
+            )
+    without, gone = (
+        tuple(known[name] for name in names) for names in (changes.without, changes.gone)
+    )
+    return Changes(without, changes.come, gone)
+
+
+def _refuse_another(run: TrialRun, specs: Sequence[Spec], changes: Changes) -> None:
+    """A name in the results means one rule, of the same clients."""
+    measured = {spec["as"]: spec for spec in run.folder.info()["config"]["fusions"]}
+    gone = sorted({*changes.without, *changes.gone})
+    last = run.folder.measures()["checkpoints"][-1]["fusions"]
+    for spec in specs:
+        old = measured.get(spec["as"], spec)
+        names = [key for key in {*old, *spec} if old.get(key) != spec.get(key)]
+        if spec["as"] in last and sorted(last[spec["as"]]["without"]) != gone:
+            names.append("clients")
+        if names:
+            raise AccordError(
+                f"{run.folder.id} has a row {spec['as']!r} already, with another {names[0]}. Give "
+                f"this one another name: --fusion '{{use: {spec['use']}, …, as: NAME}}'."
+            )
 
 
 def _check_changes(run: TrialRun, changes: Changes) -> None:
@@ -168,13 +216,28 @@ def _check_changes(run: TrialRun, changes: Changes) -> None:
 
 
 def _check_uploads(run: TrialRun, changes: Changes) -> None:
-    """An upload that is gone is told before anything is fused."""
-    for client in run.clients:
+    """An upload that is gone, unusable or of other images is told before anything is fused."""
+    briefing = Briefing.load(run.folder.briefing)
+    for client, counts in zip(run.clients, run.deal.partition.label_counts, strict=True):
         path = run.measuring.upload(client, run.epochs[-1])
-        if client not in changes.without and not path.exists():
+        if client in changes.without:
+            continue
+        advice = f"or leave that client out with --without {client}."
+        if not path.exists():
             raise AccordError(
                 f"{path}: expected the upload of client {client}, found no such file. Put it back, "
-                f"or leave that client out with --without {client}."
+                f"{advice}"
+            )
+        if changes.come or changes.gone:
+            continue  # the kept total speaks for the others
+        try:
+            upload = UploadFiles([path], briefing).load(0)
+        except AccordError as error:
+            raise AccordError(f"{error} Put the right file there, {advice}") from None
+        if upload.tensors["label_counts"].tolist() != counts.tolist():
+            raise AccordError(
+                f"{path}: expected the upload of client {client}, with label counts "
+                f"{counts.tolist()}; found others. Put the right file there, {advice}"
             )
 
 
@@ -182,6 +245,11 @@ def _refuse_several(runs: Sequence[TrialRun], spec: Spec) -> None:
     if len(runs) > 1:
         names = ", ".join(run.folder.id for run in runs)
         raise AccordError(f"--save keeps the model of one trial; choose it with --trial: {names}.")
+    if not _fitting(runs[0], [spec]):
+        raise AccordError(
+            f"--save keeps the first fusion named, and {spec['use']!r} does not fit "
+            f"{runs[0].folder.id}. Name another one first."
+        )
     if isinstance(make_part(fusions, plain(spec), "fusion"), Bound):
         raise AccordError(f"--save: {spec['use']} is a bound, not a model. Name another fusion.")
 

@@ -13,7 +13,7 @@ from accord.data.deal import Deal
 from accord.engines.jobs import Job
 from accord.fusion.alone import ClientMean
 from accord.fusion.base import Bound, Fusion, Merge, Vote, fusions
-from accord.messages import Upload
+from accord.messages import Upload, UploadHeader
 from accord.metrics import Metrics, Tally
 from accord.parts import make_part
 from accord.record import TrialFolder
@@ -62,7 +62,7 @@ class Measuring:
         return self.folder.upload(client, epoch, last=epoch == self.epochs[-1])
 
     def missing(self) -> dict[int, list[str]]:
-        """Checkpoint → fusions that have no measure yet."""
+        """Checkpoint → fusions that have no measure yet, or one that is to be taken again."""
         measured = {
             checkpoint["epoch"]: checkpoint["fusions"]
             for checkpoint in self.folder.measures()["checkpoints"]
@@ -71,6 +71,8 @@ class Measuring:
             epoch: [name for name in self.rules if name not in measured.get(epoch, {})]
             for epoch in self.epochs
         }
+        if self.keep is not None and self.keep not in found[self.epochs[-1]]:
+            found[self.epochs[-1]].append(self.keep)  # what is kept is measured as it is now
         return {epoch: names for epoch, names in found.items() if names}
 
     def possible(self) -> dict[int, list[str]]:
@@ -207,12 +209,12 @@ class Measuring:
         for name, rule in self.rules.items():
             if isinstance(rule, Bound):
                 found[name] = rule.summarise(test_clients, validation_clients)
-        headers = [Upload.load(self.upload(client, epoch)).header for client in self.clients]
+        headers = self._headers(epoch)
+        costs = self._costs(epoch, headers)
         personal = self._personal(epoch, test_clients)
         return {
             "epoch": epoch,
-            "seconds": sum(event["seconds"] or 0 for h in headers for event in h.telemetry),
-            "upload_bytes": sum(self.upload(c, epoch).stat().st_size for c in self.clients),
+            **costs,
             "fusions": {
                 name: {
                     **found[name][0].to_json(),
@@ -220,6 +222,7 @@ class Measuring:
                     "personal_accuracy": personal.get(name),
                     "exchanges": rule.exchanges,
                     "without": [*self.changes.without, *self.changes.gone],
+                    **({"clients": self._fused, **costs} if self.changes != Changes() else {}),
                 }
                 for name, rule in self.rules.items()
                 if name in found
@@ -232,6 +235,23 @@ class Measuring:
                 }
                 for index, metrics in enumerate(test_clients)
             ],
+        }
+
+    def _headers(self, epoch: int) -> list[UploadHeader]:
+        """Of the clients that are fused; the total of sums needs nobody's upload again."""
+        if self.changes.come or self.changes.gone:
+            return []
+        return [Upload.load(self.upload(client, epoch)).header for client in self.clients]
+
+    @property
+    def _fused(self) -> int:
+        return len(self.clients) + len(self.changes.come) - len(self.changes.gone)
+
+    def _costs(self, epoch: int, headers: list[UploadHeader]) -> dict[str, float]:
+        """Of the clients that are fused."""
+        return {
+            "seconds": sum(event["seconds"] or 0 for h in headers for event in h.telemetry),
+            "upload_bytes": sum(self.upload(c, epoch).stat().st_size for c in self.clients),
         }
 
     def _personal(self, epoch: int, own: list[Metrics]) -> dict[str, float]:

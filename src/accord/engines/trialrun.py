@@ -114,9 +114,7 @@ class TrialRun(Run):
 
         The nets of the fusion `keep` stay until `forget_merged`.
         """
-        changed = changes != Changes()
-        old = [] if changed else [spec for spec in self.trial.fusions if spec not in specs]
-        self.trial = replace(self.trial, fusions=(*old, *specs))
+        self.trial = replace(self.trial, fusions=tuple(specs))
         self.measuring = Measuring(self.trial, self.folder, self.deal, changes, keep)
         self.stage, self.again = "trained", True
 
