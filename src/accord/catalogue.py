@@ -33,7 +33,9 @@ SUMMED = ("packing", "pooled")
 
 
 def show_recipe(name: str) -> RenderableType:
-    """A recipe, its parts, and every parameter with its value and meaning."""
+    """A recipe, its parts, and every parameter with its value and meaning; or a fusion's own."""
+    if name in fusions and name not in shipped():
+        return _show_fusion(name)
     recipe = resolve(name, Path())
     alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
     rows = [
@@ -48,6 +50,18 @@ def show_recipe(name: str) -> RenderableType:
     used = name if name.endswith((".yaml", ".yml")) else recipe.name
     hint = f"In a study: {{use: {used}, {example(recipe)}as: my-name}}"
     return Group(Text(recipe.name + alias), Text(recipe.about), table, Text(hint))
+
+
+def _show_fusion(name: str) -> RenderableType:
+    """A server rule that a study's `fusions` or `accord fuse` may name."""
+    rule = fusions.get(name)
+    defaults = {key: field.default for key, field in rule.model_fields.items()}
+    rows = [(key, str(defaults.get(key)), meaning) for key, meaning in describe(rule)]
+    said = Text(" ".join((rule.__doc__ or "").split()))
+    hint = Text(f"accord fuse RUN --fusion '{{use: {name}, as: my-name}}'")
+    if not rows:
+        return Group(Text(name), said, hint)
+    return Group(Text(name), said, plain_table(("key", "default", "meaning"), rows), hint)
 
 
 def parts(recipe: Recipe) -> list[tuple[str, type[Config], dict[str, object]]]:

@@ -22,7 +22,7 @@ from accord.estimate import estimate
 from accord.export import export_onnx
 from accord.fusing import fuse as fuse_again
 from accord.predicting import predict as predict_files
-from accord.predicting import prediction_table
+from accord.predicting import prediction_lines
 from accord.predictor import Predictor
 from accord.record import Record
 from accord.report.dials import show_dials
@@ -134,11 +134,16 @@ def predict(
     json: Annotated[bool, typer.Option("--json", help="every class's confidence, as JSON")] = False,
 ) -> None:
     """Classify images with a saved model."""
-    found = predict_files(Predictor.load(model), images)
+    unreadable: list[str] = []
+    found = predict_files(Predictor.load(model), images, unreadable.append)
     if json:
         print(dumps([one.to_json() for one in found], indent=1, ensure_ascii=False))
     else:
-        show(prediction_table(found))
+        print("\n".join(prediction_lines(found)))
+    for line in unreadable:
+        print(f"accord: {line}", file=sys.stderr)
+    if unreadable:
+        raise typer.Exit(1 if found else 2)
 
 
 @app.command()

@@ -50,6 +50,10 @@ def export_onnx(model: Predictor, path: Path) -> float:
             f"export needs {', '.join(missing)}, which is not installed: "
             "pip install 'accord[onnx]'."
         )
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise AccordError(
+            f"--onnx {path}: expected a file in a folder that exists; found none such."
+        )
     header, whole = model.header, Whole(model).eval()
     shape = (2, header.channels, header.height, header.width)
     example = torch.rand(shape, generator=torch.Generator().manual_seed(0))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from PIL import Image
 
-from accord.data.unlabelled import image_files, read_images
+from accord.data.decode import PEAK, refuse_dark
+from accord.data.unlabelled import as_images, image_files, picture
+from accord.errors import AccordError
 from accord.moments import EVAL_BATCH
 from accord.predictor import Predictor
-from accord.report.tables import plain_table
 
 
 @dataclass(frozen=True)
@@ -28,21 +29,44 @@ class Prediction:
         return {("class" if key == "label" else key): value for key, value in asdict(self).items()}
 
 
-def predict(model: Predictor, paths: Sequence[Path]) -> list[Prediction]:
-    """Every image in `paths`, files or folders, one by one as far as the answer is concerned."""
+def predict(
+    model: Predictor, paths: Sequence[Path], tell: Callable[[str], None]
+) -> list[Prediction]:
+    """Every image in `paths`, files or folders, one by one as far as the answer is concerned.
+
+    `tell` hears of files that are no pictures; the others are answered all the same.
+    """
     files = image_files(paths)
-    header = model.header
-    found = []
+    found, peak = [], -1
     for start in range(0, len(files), EVAL_BATCH):
-        some = files[start : start + EVAL_BATCH]
-        images = read_images(some, header)
-        for file, row in zip(some, model.scores(images).softmax(dim=1).tolist(), strict=True):
-            confidences = dict(zip(header.classes, row, strict=True))
-            label = max(confidences, key=confidences.__getitem__)
-            found.append(Prediction(str(file), label, confidences[label], confidences))
+        readable = _readable(files[start : start + EVAL_BATCH], tell)
+        if not readable:
+            continue
+        peak = max(peak, *(one.info.get(PEAK, -1) for one in readable.values()))
+        images = as_images(list(readable.values()), model.header)
+        answers = model.scores(images).softmax(dim=1).tolist()
+        found += [_prediction(f, row, model) for f, row in zip(readable, answers, strict=True)]
+    refuse_dark(peak, str(paths[0]))
     return found
 
 
-def prediction_table(found: Sequence[Prediction]) -> Table:
-    rows = [(p.file, p.label, f"{p.confidence:.1%}") for p in found]
-    return plain_table(("image", "class", "confidence"), rows, numbers=("confidence",))
+def _readable(files: Sequence[Path], tell: Callable[[str], None]) -> dict[Path, Image.Image]:
+    found = {}
+    for file in files:
+        try:
+            found[file] = picture(file)
+        except AccordError as error:
+            tell(str(error))
+    return found
+
+
+def _prediction(file: Path, row: list[float], model: Predictor) -> Prediction:
+    confidences = dict(zip(model.header.classes, row, strict=True))
+    label = max(confidences, key=confidences.__getitem__)
+    return Prediction(str(file), label, confidences[label], confidences)
+
+
+def prediction_lines(found: Sequence[Prediction]) -> list[str]:
+    """Class, confidence and file: the name last, so that it is never cut."""
+    wide = max((len(one.label) for one in found), default=0)
+    return [f"{one.label:<{wide}}  {one.confidence:6.1%}  {one.file}" for one in found]

@@ -12,8 +12,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import numpy as np
 import torch
 from pydantic import Field
 from safetensors import SafetensorError
@@ -22,6 +23,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from accord.config import Config, parse
+from accord.data.images import Bytes
 from accord.data.imageset import ImageSet
 from accord.data.views import normalise
 from accord.errors import AccordError
@@ -42,7 +44,7 @@ class ModelHeader(Config):
     width: int = Field(gt=0)
     channels: int = Field(gt=0)
     mean: tuple[float, ...]
-    std: tuple[float, ...]
+    std: tuple[Annotated[float, Field(gt=0)], ...]
     net: NetHeader
     nets: int = Field(ge=1)
     combiner: str
@@ -78,8 +80,13 @@ class Predictor:
             net = loaded_net(header.net, header.channels, len(header.classes), self.weights(index))
             yield folded(net).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def scores(self, images: ImageSet) -> Tensor:
-        """(N, C), in eval mode: what is said of an image never depends on the others."""
+    def scores(self, images: ImageSet | Bytes) -> Tensor:
+        """(N, C), in eval mode: what is said of an image never depends on the others.
+
+        `images`: uint8 (N, H, W, channels), of the size the model expects.
+        """
+        if not isinstance(images, ImageSet):
+            images = self._as_set(images)
         total: Tensor | None = None
         for index, net in enumerate(self.nets()):
             vote = torch.cat([self.combiner.vote(index, o) for o in self._outputs(net, images)])
@@ -87,6 +94,16 @@ class Predictor:
         if total is None:
             raise ValueError("a predictor has at least one net")
         return self.combiner.decide(total)
+
+    def _as_set(self, pixels: Bytes) -> ImageSet:
+        header = self.header
+        expected = (header.height, header.width, header.channels)
+        if pixels.dtype != np.uint8 or pixels.shape[1:] != expected:
+            raise AccordError(
+                f"expected uint8 images of shape (N, {', '.join(map(str, expected))}); found "
+                f"{pixels.dtype} {pixels.shape}."
+            )
+        return ImageSet(pixels, np.arange(len(pixels)), np.zeros(len(pixels), dtype=np.int64))
 
     def _outputs(self, net: Net, images: ImageSet) -> Iterator[Outputs]:
         for positions in torch.split(torch.arange(len(images)), EVAL_BATCH):
@@ -111,8 +128,9 @@ class Predictor:
         partial.replace(folder)
 
     @classmethod
-    def load(cls, folder: Path) -> Predictor:
+    def load(cls, folder: Path | str) -> Predictor:
         """The model in `folder`, checked before use."""
+        folder = Path(folder)
         path = folder / "model.json"
         if not path.is_file():
             raise AccordError(

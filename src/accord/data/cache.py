@@ -23,7 +23,7 @@ from accord.data.images import Dataset, Images
 from accord.data.raw import Source, Tell
 from accord.errors import AccordError
 
-FORMAT = 1  # raise it when decoding, conversion or the layout of an entry changes
+FORMAT = 2  # raise it when decoding, conversion or the layout of an entry changes
 
 
 def cache_root() -> Path:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from accord.data.convert import resized
 from accord.data.images import Bytes
@@ -65,21 +65,27 @@ def decode_all(
         progress.step()
     if images is None:
         raise AccordError(f"{request.name} {what}: holds no images; expected at least one.")
-    if 0 <= peak < 2**14:
-        raise AccordError(
-            f"{request.name} {what}: 16-bit images whose brightest pixel is {peak:,} of 65,535 "
-            "would come out nearly black. Scale them to the full range, or to 8 bits, first."
-        )
+    refuse_dark(peak, f"{request.name} {what}")
     return images, None if several else found
 
 
+def refuse_dark(peak: int, what: str) -> None:
+    """16-bit images (`peak` ≥ 0: the brightest value of all) that use little of their range."""
+    if 0 <= peak < 2**14:
+        raise AccordError(
+            f"{what}: 16-bit images whose brightest pixel is {peak:,} of 65,535 would come out "
+            "nearly black. Scale them to the full range, or to 8 bits, first."
+        )
+
+
 def decode(data: bytes, where: str) -> Image.Image:
-    """One image in mode L (grey) or RGB. What is transparent becomes white, 16-bit grey keeps its
-    high byte (as Pillow does for 16-bit colour), an animation gives its first frame."""
+    """One image in mode L (grey) or RGB, upright as its camera says. What is transparent becomes
+    white, 16-bit grey keeps its high byte (as Pillow does for 16-bit colour), an animation gives
+    its first frame."""
     try:
         picture = Image.open(io.BytesIO(data), formats=_FORMATS)
         picture.load()
-        return _eight_bit(picture, where)
+        return _eight_bit(ImageOps.exif_transpose(picture), where)
     except _DAMAGE as error:
         raise AccordError(
             f"{where}: expected an image ({', '.join(_FORMATS)}); it could not be decoded "

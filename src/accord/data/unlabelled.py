@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
-from accord.data.decode import SUFFIXES, decode
+from accord.data.decode import PEAK, SUFFIXES, decode, refuse_dark
 from accord.data.images import Bytes
 from accord.data.imageset import ImageSet
 from accord.errors import AccordError
@@ -31,7 +31,7 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = [p for p in sorted(path.rglob("*")) if p.suffix.lower() in SUFFIXES]
+            inside = [p for p in sorted(path.rglob("*")) if _is_image(p)]
             if not inside:
                 raise AccordError(f"{path}: expected images ({', '.join(SUFFIXES)}); found none.")
             found += inside
@@ -42,16 +42,36 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
+def _is_image(path: Path) -> bool:
+    # A Mac leaves a "._name" beside a file on other disks: its notes, not the picture.
+    return path.suffix.lower() in SUFFIXES and path.is_file() and not path.name.startswith("._")
+
+
+def picture(file: Path) -> Image.Image:
+    """The picture in a file, or AccordError."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise AccordError(f"{file} cannot be read: {error.strerror or error}.") from None
+    return decode(content, str(file))
+
+
 def read_images(files: Sequence[Path], shape: Shape) -> ImageSet:
     """The pictures in `files`, converted to `shape`; every label is 0, for there is none."""
-    pixels = np.stack([_pixels(file, shape) for file in files])
-    return ImageSet(pixels, np.arange(len(files)), np.zeros(len(files), dtype=np.int64))
+    pictures = [picture(file) for file in files]
+    refuse_dark(max(one.info.get(PEAK, -1) for one in pictures), str(files[0].parent))
+    return as_images(pictures, shape)
 
 
-def _pixels(file: Path, shape: Shape) -> Bytes:
-    """(H, W, C), whatever the file holds."""
-    picture = decode(file.read_bytes(), str(file)).convert("L" if shape.channels == 1 else "RGB")
-    if picture.size != (shape.width, shape.height):
-        picture = picture.resize((shape.width, shape.height), Image.Resampling.BILINEAR)
-    pixels: Bytes = np.asarray(picture)
+def as_images(pictures: Sequence[Image.Image], shape: Shape) -> ImageSet:
+    pixels = np.stack([_pixels(one, shape) for one in pictures])
+    return ImageSet(pixels, np.arange(len(pictures)), np.zeros(len(pictures), dtype=np.int64))
+
+
+def _pixels(found: Image.Image, shape: Shape) -> Bytes:
+    """(H, W, C), whatever the picture was."""
+    found = found.convert("L" if shape.channels == 1 else "RGB")
+    if found.size != (shape.width, shape.height):
+        found = found.resize((shape.width, shape.height), Image.Resampling.BILINEAR)
+    pixels: Bytes = np.asarray(found)
     return pixels.reshape(shape.height, shape.width, shape.channels)

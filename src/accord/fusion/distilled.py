@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from accord.budget import Budget
 from accord.client import Precision, Training
 from accord.data.imageset import ImageSet
-from accord.data.unlabelled import image_files, read_images
+from accord.data.unlabelled import image_files, picture, read_images
 from accord.errors import AccordError
 from accord.evaluate import combiner_of, summed_votes, voting
 from accord.fusion.average import Average, one_net
@@ -75,7 +75,8 @@ class Distilled(Merge):
 
     def require(self, norm: str, public: int) -> None:
         if self.images is not None:
-            image_files([Path(self.images)])
+            for file in image_files([Path(self.images)]):
+                picture(file)  # one that cannot be read is told before anything trains
         elif not public:
             raise AccordError(
                 "'distilled' needs images to learn from, found none: set data.public, e.g. 0.1, "
