@@ -35,7 +35,8 @@ class Features(Vote):
     With `prototypes: means` P[c] is the unit direction of the mean feature of class c, and no head
     is asked: the nearest class mean (one-shot FedProto with merge: count). On linear heads a client
     with one class has one long row, and `merge` by count or reliability falls to chance: it calls
-    everything that class. Heads of unit prototypes, `confidence` and class means do not suffer.
+    everything that class; `mean` does where most clients are such. Heads of unit prototypes,
+    `confidence` and class means do not suffer.
     """
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")

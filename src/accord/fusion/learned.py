@@ -19,6 +19,7 @@ class LearnedPrototypes(Vote):
     """`features` with G for P: G minimises Σ_k CE(P_k Gᵀ, I) + μ·MSE(G, A), by Adam.
 
     G starts at the mean of the P_k. Without anchors A in the briefing there is no second term.
+    One-class clients weigh on linear heads as they do with `features`.
     """
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")

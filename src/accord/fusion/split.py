@@ -27,7 +27,8 @@ class Split(Merge):
     by histograms alone: one more exchange. Block b of client k becomes the mean over those clients
     of its cluster that share block b. The result is one net per client, personal to it, and all
     of them answer together as `features` do. Batch norms of later blocks never saw the averaged
-    features: expect to lose much unless clients are alike.
+    features: expect to lose much unless clients are alike. One-class clients weigh on linear heads
+    as they do with `features`.
     """
 
     personal: ClassVar[bool] = True
