@@ -109,6 +109,22 @@ def test_who_leaves_was_never_there(record: Path, tmp_path: Path) -> None:
     assert accuracy(record, "ridge-without-2") < accuracy(record)
 
 
+def test_a_changed_model_says_whose_images_it_is_of(record: Path, tmp_path: Path) -> None:
+    late = tmp_path / "late.safetensors"
+    upload = Upload.load(uploads(record)[3])
+    Upload(upload.header.model_copy(update={"client": "late"}), upload.tensors).save(late)
+    scores(record, tmp_path, remove=["1", "3"], add=[late])
+    origin = json.loads((tmp_path / "model" / "model.json").read_text())["origin"]
+    assert origin["clients"] == ["0", "2", "late"]
+    rows = {row["fusion"]: row for row in Record(record).rows()}
+    row = rows["ridge-with-late-without-1-3"]
+    assert row["clients"] == 3
+    stayed = [path for path in uploads(record) if path.stem in ("client-0", "client-2")]
+    assert row["upload_bytes"] == sum(path.stat().st_size for path in (*stayed, late))
+    assert row["seconds"] is None  # nobody's upload was read to find out
+    assert "ridge-with-late" in str(accord.load(record))
+
+
 def test_who_comes_later_was_always_there(record: Path, tmp_path: Path) -> None:
     everybody = scores(record, tmp_path / "a")
     late = tmp_path / "late.safetensors"

@@ -27,7 +27,7 @@ from accord.report.tables import plain_table
 from accord.runner import workers_for
 from accord.server import rehearse
 from accord.study import Study, Trial
-from accord.summing import Summing
+from accord.summing import ROWS, Summing
 
 STEPS = 3  # timed, after one that warms up
 ENOUGH = 5.0  # seconds after which fewer steps will do
@@ -161,7 +161,6 @@ def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
 def _cost(run: TrialRun, speed: Speed) -> Cost:
     budget, deal = run.trial.setup.budget, run.deal
     sizes = [int(counts.sum()) for counts in deal.partition.label_counts]
-    measured = (len(deal.part("test")) + len(deal.part("validation"))) * len(sizes)
     untrained = [] if run.over or run.twin else [sizes[index] for index in run.untrained()]
     return Cost(
         name=run.folder.id,
@@ -170,7 +169,7 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
             speed.training(size, budget) + size * speed.forward * len(budget.checkpoints)
             for size in untrained
         ],
-        measure_seconds=measured * speed.forward * len(run.measuring.missing())
+        measure_seconds=run.measuring.measure_work() * speed.forward / run.measuring.forward
         + run.measuring.merge_work() * speed.step / (budget.batch * run.trial.recipe.views),
         upload_bytes=speed.upload_bytes * len(sizes),
         download_bytes=speed.briefing_bytes * len(sizes),
@@ -201,17 +200,19 @@ def _measure(run: Run) -> Speed:
 
 
 def _measure_sums(run: Run) -> Speed:
-    """One look at some images; nothing trains."""
-    deal, briefing = run.deal, rehearse(run.trial, run.deal)
-    data = deal.client(0)
-    some = data.slice(0, EVAL_BATCH)
+    """One look at some images, and one sum as many rows are added by; nothing trains."""
+    briefing, batch = rehearse(run.trial, run.deal), run.trial.setup.budget.batch
+    some = run.deal.client(0).slice(0, EVAL_BATCH)
     client = Summing(some, briefing, "0", torch.device("cpu"))
-    client.run()  # warms up
-    event = client.run()
-    upload = len(client.upload(event).to_bytes())
-    seconds = event["seconds"] / len(some)
-    sent, width = len(briefing.to_bytes()), client.map.width
-    return Speed(seconds * run.trial.setup.budget.batch, 0.0, seconds, upload, sent, width)
+    event = client.run()  # warms up
+    began = time.perf_counter()
+    features = client.features(torch.arange(len(some)))
+    forward = (time.perf_counter() - began) / len(some)
+    began = time.perf_counter()
+    client.add(features, torch.from_numpy(some.labels))
+    image = forward + (time.perf_counter() - began) / ROWS
+    upload, sent = len(client.upload(event).to_bytes()), len(briefing.to_bytes())
+    return Speed(image * batch, 0.0, forward, upload, sent, client.map.width)
 
 
 def _longer(trial: Trial) -> Trial:

@@ -89,6 +89,7 @@ def fuse(
             record.adopt(study)
         if save is not None:
             predictor_of(runs[0], specs[0], record).save(Path(save))
+            runs[0].measuring.forget_merged()
     return Results.of(record)
 
 
@@ -155,19 +156,19 @@ def _chosen(
 def _resolved(run: TrialRun, changes: Changes) -> Changes:
     """Clients by the names they have in files; people know them by their column's value."""
     partition = run.deal.partition
-    if partition.sources is None:
-        return changes
-    known = dict(zip(partition.sources, partition.names, strict=True))
-    for asked in (*changes.without, *changes.gone):
-        if asked not in known:
+    known = dict(zip(partition.sources or partition.names, partition.names, strict=True))
+
+    def resolved(names: tuple[str, ...], option: str) -> tuple[str, ...]:
+        unknown = [name for name in names if name not in known]
+        if unknown:
             raise AccordError(
-                f"{run.folder.id} has no client {asked!r}; found {', '.join(known)}. Choose trials "
-                "with --trial."
+                f"{option}: {run.folder.id} has no client {unknown[0]!r}; found "
+                f"{', '.join(known)}. Choose trials with --trial."
             )
-    without, gone = (
-        tuple(known[name] for name in names) for names in (changes.without, changes.gone)
-    )
-    return Changes(without, changes.come, gone)
+        return tuple(known[name] for name in names)
+
+    without = resolved(changes.without, "--without")
+    return Changes(without, changes.come, resolved(changes.gone, "--remove"))
 
 
 def _refuse_another(run: TrialRun, specs: Sequence[Spec], changes: Changes) -> None:
@@ -188,15 +189,8 @@ def _refuse_another(run: TrialRun, specs: Sequence[Spec], changes: Changes) -> N
 
 
 def _check_changes(run: TrialRun, changes: Changes) -> None:
-    """Refuses to leave out who is not there, or everybody, and to subtract what is no sum."""
+    """Refuses to leave out everybody, to add anybody twice, and to subtract what is no sum."""
     names = run.deal.partition.names
-    for option, asked in (("--without", changes.without), ("--remove", changes.gone)):
-        unknown = [name for name in asked if name not in names]
-        if unknown:
-            raise AccordError(
-                f"{option}: {run.folder.id} has no client {unknown[0]!r}; found "
-                f"{', '.join(names)}. Choose trials with --trial."
-            )
     if len({*changes.without, *changes.gone}) >= len(names) and not changes.come:
         raise AccordError(f"--without leaves no client of {run.folder.id}.")
     if (changes.come or changes.gone) and run.trial.recipe.map is None:
@@ -261,14 +255,12 @@ def predictor_of(run: TrialRun, spec: Spec, record: Record) -> Predictor:
     own = isinstance(measuring.rules[spec["as"]], Merge)
     files = UploadFiles(measuring.nets(spec), briefing, own=own)
     combiner = combiner_of(voting(plain(spec)), files)
-    nets = [unprefixed(NET, files.load(index).tensors) for index in range(len(files))]
-    measuring.forget_merged()
     origin = {
         **{"run": str(record.path.absolute()), "trial": run.folder.id, "epoch": epoch},
-        **{"clients": list(measuring.clients), "accuracy": _accuracy(run, spec, epoch)},
+        **{"clients": list(measuring.fused), "accuracy": _accuracy(run, spec, epoch)},
     }
-    header = ModelHeader.of(briefing.header, len(nets), combiner.name, plain(spec), origin)
-    return Predictor(header, combiner, nets.__getitem__)
+    header = ModelHeader.of(briefing.header, len(files), combiner.name, plain(spec), origin)
+    return Predictor(header, combiner, lambda index: unprefixed(NET, files.load(index).tensors))
 
 
 def _accuracy(run: TrialRun, spec: Spec, epoch: int) -> Any:

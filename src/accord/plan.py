@@ -18,6 +18,7 @@ from accord.data.images import Dataset
 from accord.data.settings import DataConfig
 from accord.earlier import check_source, digest_of
 from accord.engines.maprun import MapRun
+from accord.engines.measuring import plain
 from accord.engines.run import Run, choose_device, use_autocast
 from accord.engines.teacherrun import TeacherRun
 from accord.engines.trialrun import TrialRun
@@ -41,6 +42,7 @@ class Plan:
         self._deals: dict[str, Deal] = {}
         self._digests: dict[str, str] = {}
         self._told: set[str] = set()
+        self._required: set[str] = set()  # fusions that can work: some look at many files
         check_devices(study)
 
     def dataset(self, data: DataConfig) -> Dataset:
@@ -96,11 +98,14 @@ class Plan:
 
     def check_fusions(self, trial: Trial, deal: Deal) -> None:
         """Refuses rules that could not work on this trial's uploads."""
+        norm, public = trial.setup.net.norm, len(deal.split.public)
         for spec in trial.fusions:
-            rule = {key: value for key, value in spec.items() if key != "as"}
-            made = make_part(fusions, rule, f"fusion {spec['as']}")
+            key = f"{plain(spec)} {norm} {public}"
+            if key in self._required:
+                continue
+            self._required.add(key)
             try:
-                made.require(trial.setup.net.norm, len(deal.split.public))
+                make_part(fusions, plain(spec), f"fusion {spec['as']}").require(norm, public)
             except AccordError as error:
                 raise AccordError(f"fusion {spec['as']!r}: {error}") from None
 

@@ -12,10 +12,8 @@ from torch import Tensor
 from accord.errors import AccordError
 from accord.sums import Sums
 
-COARSE, FINER = (
-    (-8.0, -6.0, -4.0, -2.0, 0.0, 2.0),
-    (1.0, 0.5),
-)  # log₁₀ of λ over a feature's scatter
+# log₁₀ of λ over a feature's scatter: where to look first, and how far around the best after that.
+COARSE, FINER = (-8.0, -6.0, -4.0, -2.0, 0.0, 2.0), (1.0, 0.5)
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,19 @@ class Summing:
         """Looks at every image; `tell` hears the share that is done."""
         started = time.perf_counter()
         for rows in torch.split(torch.arange(len(self.data)), ROWS):
-            features = torch.cat([self._features(some) for some in torch.split(rows, IMAGES)])
-            labels = torch.from_numpy(self.data.labels[rows.numpy()])
-            self.sums = self.sums + sums_of(features, labels, len(self.sums.counts))
+            self.add(self.features(rows), torch.from_numpy(self.data.labels[rows.numpy()]))
             if tell:
                 tell((int(rows[-1]) + 1) / len(self.data))
         return {"epoch": 1, "seconds": time.perf_counter() - started}
 
-    def _features(self, positions: Tensor) -> Tensor:
+    def features(self, positions: Tensor) -> Tensor:
+        """φ of the images at `positions`, a few at a time."""
+        return torch.cat([self._some(some) for some in torch.split(positions, IMAGES)])
+
+    def add(self, features: Tensor, labels: Tensor) -> None:
+        self.sums = self.sums + sums_of(features, labels, len(self.sums.counts))
+
+    def _some(self, positions: Tensor) -> Tensor:
         header = self.briefing.header
         with torch.inference_mode():
             images = self.data.batch(positions).to(self.device)

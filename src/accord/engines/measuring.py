@@ -61,6 +61,12 @@ class Measuring:
     def upload(self, client: str, epoch: int) -> Path:
         return self.folder.upload(client, epoch, last=epoch == self.epochs[-1])
 
+    @property
+    def fused(self) -> tuple[str, ...]:
+        """Whose images the result is of: who stayed, and who came."""
+        come = [Upload.load(path).header.client for path in self.changes.come]
+        return (*(name for name in self.clients if name not in self.changes.gone), *come)
+
     def missing(self) -> dict[int, list[str]]:
         """Checkpoint → fusions that have no measure yet, or one that is to be taken again."""
         measured = {
@@ -112,6 +118,23 @@ class Measuring:
         public = len(self.deal.split.public)
         return sum(rule.work(public) for _, _, rule in self._merges(self.missing()))
 
+    def measure_work(self) -> float:
+        """Of everything yet to measure, in images passed through the net."""
+        images = len(self.deal.part("test")) + len(self.deal.part("validation"))
+        return sum(images * self._passes(names) for names in self.missing().values())
+
+    def _passes(self, names: list[str]) -> float:
+        """What an image costs that `names` are measured on; a client who sums has no net."""
+        rules = [rule for name in names if isinstance(rule := self.rules[name], Merge)]
+        merged = sum(len(self.clients) if rule.personal else 1 for rule in rules)
+        alone = 0 if self.trial.recipe.map else len(self.clients)
+        return (alone + merged) * self.forward
+
+    @property
+    def forward(self) -> float:
+        """A pass through one net, where a client's work on an image is 1 for each epoch."""
+        return 1.0 if self.trial.recipe.map else FORWARD
+
     def _merges(self, names: dict[int, list[str]]) -> Iterator[tuple[int, dict[str, Any], Merge]]:
         """The rules among `names` that merge, and the one to keep."""
         for epoch in self.epochs:
@@ -151,8 +174,7 @@ class Measuring:
                         "stop": stop,
                         "device": device,
                     }
-                    nets = len(self.clients) + sum(len(p) for _, p in args["merged"].values())
-                    yield Job("measure", args, (stop - start) * nets * FORWARD)
+                    yield Job("measure", args, (stop - start) * self._passes(names))
 
     def _files(self, epoch: int) -> dict[str, Any]:
         return {
@@ -222,7 +244,7 @@ class Measuring:
                     "personal_accuracy": personal.get(name),
                     "exchanges": rule.exchanges,
                     "without": [*self.changes.without, *self.changes.gone],
-                    **({"clients": self._fused, **costs} if self.changes != Changes() else {}),
+                    **({"clients": len(self.fused), **costs} if self.changes != Changes() else {}),
                 }
                 for name, rule in self.rules.items()
                 if name in found
@@ -243,15 +265,14 @@ class Measuring:
             return []
         return [Upload.load(self.upload(client, epoch)).header for client in self.clients]
 
-    @property
-    def _fused(self) -> int:
-        return len(self.clients) + len(self.changes.come) - len(self.changes.gone)
-
-    def _costs(self, epoch: int, headers: list[UploadHeader]) -> dict[str, float]:
-        """Of the clients that are fused."""
+    def _costs(self, epoch: int, headers: list[UploadHeader]) -> dict[str, float | None]:
+        """Of the clients that are fused; their time is in headers that may not have been read."""
+        stayed = [name for name in self.clients if name not in self.changes.gone]
+        files = [*(self.upload(name, epoch) for name in stayed), *self.changes.come]
+        seconds = sum(event["seconds"] or 0 for h in headers for event in h.telemetry)
         return {
-            "seconds": sum(event["seconds"] or 0 for h in headers for event in h.telemetry),
-            "upload_bytes": sum(self.upload(c, epoch).stat().st_size for c in self.clients),
+            "seconds": seconds if headers else None,
+            "upload_bytes": sum(file.stat().st_size for file in files),
         }
 
     def _personal(self, epoch: int, own: list[Metrics]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from accord.engines.jobs import Job
 from accord.engines.maprun import MapRun
-from accord.engines.measuring import FORWARD, Changes, Measuring
+from accord.engines.measuring import Changes, Measuring
 from accord.engines.run import Run, choose_device
 from accord.engines.teacherrun import TeacherRun
 from accord.server import brief
@@ -72,9 +72,7 @@ class TrialRun(Run):
         training = 0.0
         if self.twin is None:
             training = sum(self.training_size(index) for index in self.untrained())
-        images = len(self.deal.part("test")) + len(self.deal.part("validation"))
-        measuring = images * len(self.clients) * len(self.measuring.missing()) * FORWARD
-        return training + self.measuring.merge_work() + measuring
+        return training + self.measuring.merge_work() + self.measuring.measure_work()
 
     # --- the way -------------------------------------------------------------------------------
 

@@ -9,30 +9,16 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.fusion.base import (
-    Combiner,
-    Outputs,
-    Summary,
-    Vote,
-    Weights,
-    client_weights,
-    fusions,
-)
-from accord.fusion.merging import (
-    MERGING,
-    SOURCE,
-    Merging,
-    Source,
-    merge_prototypes,
-    prototypes_of,
-)
+from accord.fusion.base import Combiner, Outputs, Summary, Weights, client_weights, fusions
+from accord.fusion.features import FeatureCombiner, Features
+from accord.fusion.merging import merge_prototypes, prototypes_of
 from accord.messages import Briefing
 
 FLAT = 1e-6  # the least variance: a feature that never moves says nothing
 
 
 @fusions.register("standardised")
-class Standardised(Vote):
+class Standardised(Features):
     """argmax_c cos(Σ_k w_k f̂_k(x), P[c]) with f̂ = (f − μ_k)/σ_k, elementwise.
 
     μ_k and σ_k are the moments in the client's upload, never those of test images, so that a
@@ -43,8 +29,6 @@ class Standardised(Vote):
     """
 
     weights: Weights = Field("sqrt", description="w_k: count (n_k), sqrt (√n_k) or equal")
-    prototypes: Source = Field("head", description=SOURCE)
-    merge: Merging = Field("mean", description=MERGING)
 
     def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002
         mean = torch.stack([client.tensors["feature_mean"] for client in clients])
@@ -62,15 +46,10 @@ class Standardised(Vote):
         )
 
 
-class StandardisedCombiner(Combiner, name="standardised"):
-    weights: Tensor
+class StandardisedCombiner(FeatureCombiner, name="standardised"):
     mean: Tensor
     scale: Tensor
-    prototypes: Tensor
 
     def vote(self, client: int, outputs: Outputs) -> Tensor:
         standard = (outputs.features - self.mean[client]) / self.scale[client]
-        return standard * self.weights[client].float()
-
-    def decide(self, total: Tensor) -> Tensor:
-        return F.normalize(total, dim=1) @ self.prototypes.T
+        return super().vote(client, Outputs(standard, outputs.logits))

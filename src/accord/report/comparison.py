@@ -118,7 +118,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
         columns["validation %"] = lambda line: _percent(line["validation_accuracy"])
     columns["ECE %"] = lambda line: _percent(line["ece"])
     columns["MB up"] = lambda line: f"{statistics.mean(line['upload_bytes']) / 1e6:.1f}"
-    columns["seconds"] = lambda line: f"{statistics.mean(line['seconds']):.1f}"
+    columns["seconds"] = lambda line: _mean(line["seconds"])
     return columns
 
 
@@ -129,6 +129,10 @@ def _caption(lines: list[Line], left_out: list[str]) -> str:
         number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds counted"
         said = f"mean ± standard deviation over {number}"
     return f"{said}; in results.csv: {', '.join(left_out)}" if left_out else said
+
+
+def _mean(values: list[float]) -> str:
+    return f"{statistics.mean(values):.1f}" if values else "–"
 
 
 def _percent(values: list[float]) -> str:

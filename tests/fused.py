@@ -1,0 +1,30 @@
+"""A small finished run, for tests that fuse it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import accord
+from accord.record import Record, TrialFolder
+
+CLIENT = "client-1.safetensors"
+
+
+def run_of(folder: Path, **changes: Any) -> Path:
+    """A finished run: digits, three clients, no public images."""
+    study = {
+        "name": "mistaken",
+        "data": {"name": "digits", "train_limit": 100, "test_limit": 40},
+        "partition": {"alpha": 1.0, "clients": 3},
+        "net": {"backbone": "conv4"},
+        "budget": {"epochs": 1, "batch": 32},
+        "recipes": ["fafi"],
+        "bounds": False,
+    }
+    accord.run({**study, **changes}, out=folder / "run", workers=1, quiet=True)
+    return folder / "run"
+
+
+def fafi(run: Path) -> TrialFolder:
+    return next(trial for trial in Record(run).trials() if trial.id.startswith("fafi"))
