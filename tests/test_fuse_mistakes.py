@@ -17,6 +17,7 @@ import accord
 from accord.cli import main
 from accord.client import Precision, Training
 from accord.fusion import fusions
+from accord.fusion.base import rule_of
 from accord.messages import NET, Briefing, Upload, prefixed
 from accord.nets.prototypes import fresh_net
 from accord.randomness import torch_generator
@@ -465,4 +466,4 @@ def test_a_class_that_nobody_holds_gets_no_vote_class_by_class(tmp_path: Path, f
 
 def test_every_rule_that_fuses_is_among_those_asked() -> None:
     used = {entry["use"] for entry in ALL}
-    assert used >= {name for name in fusions if getattr(fusions.get(name), "of", "nets") == "nets"}
+    assert used >= {name for name in fusions if rule_of({"use": name}).of == "nets"}

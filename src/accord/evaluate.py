@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from accord.data.imageset import ImageSet
 from accord.errors import ClientError
 from accord.fusion.base import Combiner, Merge, Outputs, Uploads, Vote, fusions
-from accord.messages import NET, unprefixed
+from accord.messages import NET, Briefing, unprefixed
 from accord.metrics import Tally
 from accord.moments import forward_all
 from accord.nets.folding import folded
@@ -68,6 +69,14 @@ def voting(spec: Any) -> Vote:
     if not isinstance(rule, Vote):
         raise TypeError(f"{spec} does not vote")
     return rule
+
+
+def merged_files(spec: Any, paths: Sequence[str | Path], briefing: Briefing) -> UploadFiles:
+    """The nets at `paths` that a fusion made of the uploads which answer `briefing`."""
+    rule = make_part(fusions, spec, "fusion")
+    if not isinstance(rule, Merge):
+        raise TypeError(f"{spec} merges nothing")
+    return UploadFiles(paths, rule.described(briefing), own=True)
 
 
 def combiner_of(rule: Vote, files: Uploads) -> Combiner:

@@ -11,13 +11,12 @@ from typing import Any
 import yaml
 
 from accord.engines.local import Watcher
-from accord.engines.measuring import Changes, plain
+from accord.engines.measuring import Changes
 from accord.engines.trialrun import TrialRun
 from accord.errors import AccordError
-from accord.evaluate import combiner_of, voting
-from accord.fusion.base import Bound, Merge, fusions
+from accord.evaluate import combiner_of, merged_files, voting
+from accord.fusion.base import Bound, Merge, plain, rule_of
 from accord.messages import NET, Briefing, Upload, unprefixed
-from accord.parts import make_part
 from accord.paths import absolute_images
 from accord.plan import Plan
 from accord.predictor import ModelHeader, Predictor, refuse_to_save
@@ -147,7 +146,7 @@ def _chosen(
     if not fitting:
         raise AccordError(
             f"--fusion: {specs[0]['use']!r} does not fit {found[0].folder.id}: it fuses "
-            f"{fusions.get(specs[0]['use']).of}, and that trial is a bound or its clients upload "
+            f"{rule_of(specs[0]).of}, and that trial is a bound or its clients upload "
             "something else. Choose trials with --trial, or another rule."
         )
     return fitting
@@ -244,22 +243,24 @@ def _refuse_several(runs: Sequence[TrialRun], spec: Spec) -> None:
             f"--save keeps the first fusion named, and {spec['use']!r} does not fit "
             f"{runs[0].folder.id}. Name another one first."
         )
-    if isinstance(make_part(fusions, plain(spec), "fusion"), Bound):
+    if isinstance(rule_of(spec), Bound):
         raise AccordError(f"--save: {spec['use']} is a bound, not a model. Name another fusion.")
 
 
 def predictor_of(run: TrialRun, spec: Spec, record: Record) -> Predictor:
     """The model that a fusion makes of a trial's last uploads."""
     measuring, epoch = run.measuring, run.epochs[-1]
-    briefing = Briefing.load(run.folder.briefing)
-    own = isinstance(measuring.rules[spec["as"]], Merge)
-    files = UploadFiles(measuring.nets(spec), briefing, own=own)
+    briefing, nets = Briefing.load(run.folder.briefing), measuring.nets(spec)
+    if isinstance(measuring.rules[spec["as"]], Merge):
+        files = merged_files(plain(spec), nets, briefing)
+    else:
+        files = UploadFiles(nets, briefing)
     combiner = combiner_of(voting(plain(spec)), files)
     origin = {
         **{"run": str(record.path.absolute()), "trial": run.folder.id, "epoch": epoch},
         **{"clients": list(measuring.fused), "accuracy": _accuracy(run, spec, epoch)},
     }
-    header = ModelHeader.of(briefing.header, len(files), combiner.name, plain(spec), origin)
+    header = ModelHeader.of(files.briefing.header, len(files), combiner.name, plain(spec), origin)
     return Predictor(header, combiner, lambda index: unprefixed(NET, files.load(index).tensors))
 
 

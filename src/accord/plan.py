@@ -18,12 +18,11 @@ from accord.data.images import Dataset
 from accord.data.settings import DataConfig
 from accord.earlier import check_source, digest_of
 from accord.engines.maprun import MapRun
-from accord.engines.measuring import plain
 from accord.engines.run import Run, choose_device, use_autocast
 from accord.engines.teacherrun import TeacherRun
 from accord.engines.trialrun import TrialRun
 from accord.errors import AccordError
-from accord.fusion import fusions
+from accord.fusion.base import plain, rule_of
 from accord.parts import make_part
 from accord.record import Record, TrialFolder
 from accord.server import check_map, rehearse, settled_map
@@ -105,7 +104,7 @@ class Plan:
                 continue
             self._required.add(key)
             try:
-                make_part(fusions, plain(spec), f"fusion {spec['as']}").require(norm, public)
+                rule_of(spec, f"fusion {spec['as']}").require(norm, public)
             except AccordError as error:
                 raise AccordError(f"fusion {spec['as']!r}: {error}") from None
 

@@ -24,7 +24,7 @@ from accord.budget import Budget
 from accord.config import Config, keys, parse
 from accord.errors import AccordError, nearest
 from accord.fusion import fusions
-from accord.fusion.base import Bound
+from accord.fusion.base import Bound, rule_of
 from accord.maps import MapConfig
 from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.parts import make_part, part_spec
@@ -82,7 +82,7 @@ class Recipe(Config):
         own = {entry["use"] for entry in self.fusion}
         bound = self.pooled or all(issubclass(fusions.get(name), Bound) for name in own)
         kind = "nets" if self.map is None else "sums"
-        return spec["use"] in own or (fusions.get(spec["use"]).of == kind and not bound)
+        return spec["use"] in own or (rule_of(spec).of == kind and not bound)
 
     @property
     def training(self) -> Spec:
@@ -196,15 +196,15 @@ def _check_kind(recipe: Recipe, where: str) -> None:
         )
     kind = "nets" if recipe.map is None else "sums"
     for spec in recipe.fusion:
-        if fusions.get(spec["use"]).of != kind:
+        if rule_of(spec).of != kind:
             raise AccordError(
-                f"{where}.fusion: {spec['use']!r} fuses {fusions.get(spec['use']).of}, and its "
+                f"{where}.fusion: {spec['use']!r} fuses {rule_of(spec).of}, and its "
                 f"clients upload {kind}. Expected one of: {', '.join(_fusing(kind))}."
             )
 
 
 def _fusing(kind: str) -> list[str]:
-    return [name for name in fusions.names() if fusions.get(name).of == kind]
+    return [name for name in fusions.names() if rule_of({"use": name}).of == kind]
 
 
 def _refuse_two_on_local(align: Mapping[str, Spec], where: str) -> None:

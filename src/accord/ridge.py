@@ -32,13 +32,17 @@ class Ridge:
 
 
 def solve(
-    sums: Sums, penalty: float | None = None, tell: Callable[[float], None] | None = None
+    sums: Sums,
+    penalty: float | None = None,
+    balance: float = 0.0,
+    tell: Callable[[float], None] | None = None,
 ) -> Ridge:
     """The pooled solution. Without a `penalty`, the one of least generalised cross-validation.
 
     GCV(λ) = n⁻¹‖Y − Ŷ‖² / (1 − dof/n)², dof = 1 + tr S(S + λI)⁻¹ (Golub, Heath and Wahba, 1979).
+    `balance` β makes the classes count as though there were n_c^(1−β) images of each.
     """
-    problem = _Problem(sums)
+    problem = _Problem(sums, balance)
     if problem.alike or not problem.spread:
         # All images look alike: nothing to tell classes apart by.
         weights = torch.zeros_like(sums.sums)
@@ -63,13 +67,18 @@ class NotPositiveError(ArithmeticError):
 
 
 class _Problem:
-    def __init__(self, sums: Sums) -> None:
+    def __init__(self, sums: Sums, balance: float) -> None:
         self.n = sums.total
-        counts = sums.counts.double()
-        self.prior, self.mean = counts / self.n, sums.mean
+        means = sums.sums / sums.counts.clamp(min=1)[:, None]
+        counts = _balanced(sums.counts.double(), balance)
+        self.prior = counts / self.n
+        self.mean = self.prior @ means
         self.S = sums.scatter
+        if balance:
+            # Scatter within classes is as it was, that of their means as their new counts have it.
+            self.S = self.S - _between(sums.counts.double(), means) + _between(counts, means)
         # Σ(φ − μ)(y − ȳ)ᵀ, column by column: the class's own sum, less its count times μ.
-        self.B = (sums.sums - counts[:, None] * self.mean).T
+        self.B = (counts[:, None] * (means - self.mean)).T
         self.spread = float((counts * (1 - self.prior)).sum())  # Σ‖y − ȳ‖²
         self.scale = float(self.S.diagonal().mean())
         # Means of float32 sums differ by rounding where images do not.
@@ -108,6 +117,18 @@ class _Problem:
         """GCV: the residual as it would be on images that W has not seen."""
         left = 1 - min(freedom / self.n, 1 - 1e-9)
         return residual / left**2
+
+
+def _balanced(counts: Tensor, balance: float) -> Tensor:
+    """n_c^(1−β) for every class there is, times what makes them n again."""
+    wanted = torch.where(counts > 0, counts ** (1 - balance), 0.0)
+    return wanted * counts.sum() / wanted.sum()
+
+
+def _between(counts: Tensor, means: Tensor) -> Tensor:
+    """Σ_c n_c (μ_c − μ)(μ_c − μ)ᵀ."""
+    apart = means - counts / counts.sum() @ means
+    return apart.T @ (counts[:, None] * apart)
 
 
 def _least(score: Callable[[float], float], tell: Callable[[float], None] | None) -> float:

@@ -17,7 +17,7 @@ from accord.data.views import normalise
 from accord.errors import AccordError, ClientError
 from accord.evaluate import combiner_of, measure_block, run_net
 from accord.fusion import fusions
-from accord.fusion.base import Bound, Merge, Scene, Vote
+from accord.fusion.base import Bound, Merge, Scene, Vote, rule_of
 from accord.messages import (
     NET,
     Briefing,
@@ -34,7 +34,7 @@ from accord.parts import make_part
 from accord.randomness import numpy_generator, torch_generator
 from accord.uploads import UploadFiles
 
-FUSIONS = [name for name in fusions.names() if fusions.get(name).of == "nets"]
+FUSIONS = [name for name in fusions.names() if rule_of({"use": name}).of == "nets"]
 QUICK: dict[str, dict[str, Any]] = {"distilled": {"use": "distilled", "epochs": 1}}
 VOTES = [name for name in FUSIONS if issubclass(fusions.get(name), Vote)]
 CPU = torch.device("cpu")

@@ -20,7 +20,7 @@ from accord.client import Precision, Training
 from accord.data.deal import Deal, open_deal
 from accord.data.imageset import ImageSet
 from accord.errors import AccordError, ClientError
-from accord.evaluate import measure_block
+from accord.evaluate import measure_block, merged_files
 from accord.fusion.base import Merge, Scene, fusions
 from accord.maps import MapConfig, Origins, draw_map
 from accord.messages import (
@@ -227,7 +227,7 @@ def measure_images(args: Args, tell: Tell) -> Args:
     images = _deal(args["deal"]).part(args["part"]).slice(args["start"], args["stop"])
     clients = UploadFiles(args["files"], briefing)
     merged = {
-        name: (spec, UploadFiles(paths, briefing, own=True))
+        name: (spec, merged_files(spec, paths, briefing))
         for name, (spec, paths) in args["merged"].items()
     }
 

@@ -12,10 +12,9 @@ from typing import Any
 from accord.data.deal import Deal
 from accord.engines.jobs import Job
 from accord.fusion.alone import ClientMean
-from accord.fusion.base import Bound, Fusion, Merge, Vote, fusions
+from accord.fusion.base import Bound, Fusion, Merge, Vote, plain, rule_of
 from accord.messages import Upload, UploadHeader
 from accord.metrics import Metrics, Tally
-from accord.parts import make_part
 from accord.record import TrialFolder
 from accord.study import Trial
 
@@ -54,9 +53,7 @@ class Measuring:
     @cached_property
     def rules(self) -> dict[str, Fusion]:
         """Name in the results → rule."""
-        return {
-            spec["as"]: make_part(fusions, plain(spec), "fusion") for spec in self.trial.fusions
-        }
+        return {spec["as"]: rule_of(spec) for spec in self.trial.fusions}
 
     def upload(self, client: str, epoch: int) -> Path:
         return self.folder.upload(client, epoch, last=epoch == self.epochs[-1])
@@ -314,8 +311,3 @@ def _added(blocks: list[list[Any]]) -> list[Metrics]:
     """The metrics of each net, from its tally in every block."""
     nets = zip(*blocks, strict=True)
     return [Tally.sum(map(Tally.from_json, tallies)).metrics() for tallies in nets]
-
-
-def plain(spec: dict[str, Any]) -> dict[str, Any]:
-    """A fusion's spec without its name in the results."""
-    return {key: value for key, value in spec.items() if key != "as"}

@@ -12,7 +12,7 @@ from accord.data.views import normalise
 from accord.errors import AccordError
 from accord.fusion.base import Merge, Scene, Vote, Weights, client_weights, fusions
 from accord.fusion.outputs import OutputEnsemble
-from accord.messages import NET, Upload, prefixed, unprefixed
+from accord.messages import NET, Upload, UploadHeader, prefixed, unprefixed
 from accord.moments import EVAL_BATCH
 from accord.nets.prototypes import loaded_net
 
@@ -67,15 +67,13 @@ def weighted_mean(nets: Iterator[Tensors], weights: list[float]) -> Tensors:
 
 def one_net(name: str, weights: Tensors, scene: Scene) -> Upload:
     """A net of all clients, as if it were one client's upload."""
-    summaries = scene.uploads.summaries()
-    counts = torch.stack([summary.label_counts for summary in summaries]).sum(dim=0)
-    header = summaries[0].header.model_copy(
-        update={
-            "client": name,
-            "samples": sum(summary.header.samples for summary in summaries),
-            "train_accuracy": None,  # nobody has measured it on all clients' images
-            "telemetry": (),
-        }
+    if scene.total is None:
+        told = [summary.label_counts for summary in scene.uploads.summaries()]
+        counts, epoch = torch.stack(told).sum(dim=0), scene.uploads.summaries()[0].header.epoch
+    else:
+        counts, epoch = scene.total.counts, 1
+    header = UploadHeader(
+        client=name, epoch=epoch, samples=int(counts.sum()), briefing=scene.briefing.digest
     )
     return Upload(header, {**prefixed(NET, weights), "label_counts": counts})
 

@@ -9,7 +9,7 @@ bound such as `client-mean` fuses nothing and summarises the clients' own measur
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import get_annotations
 from typing import Any, ClassVar, Literal, Protocol
@@ -21,6 +21,7 @@ from accord.config import Config
 from accord.data.imageset import ImageSet
 from accord.messages import Briefing, Upload, UploadHeader
 from accord.metrics import Metrics
+from accord.parts import make_part
 from accord.registry import Registry
 from accord.sums import Sums
 
@@ -108,7 +109,10 @@ class Combiner(nn.Module, ABC):
 class Fusion(Config, ABC):
     """The parameters of a rule; the concrete kinds are below."""
 
-    of: ClassVar[Literal["nets", "sums"]] = "nets"  # what the clients' uploads hold
+    @property
+    def of(self) -> Literal["nets", "sums"]:
+        """What it fuses: what the clients' uploads must hold."""
+        return "nets"
 
     @property
     def exchanges(self) -> int:
@@ -142,6 +146,10 @@ class Merge(Fusion):
     def asked(self) -> Vote:
         """The rule by which the new nets answer together."""
 
+    def described(self, briefing: Briefing) -> Briefing:
+        """The briefing that the new nets answer to: that of the clients, if nets are alike."""
+        return briefing
+
     def work(self, public: int) -> float:  # noqa: ARG002 - most only add
         """What merging takes, in images passed through the net, of so many public ones."""
         return 0.0
@@ -170,6 +178,17 @@ class Bound(Fusion):
 
 
 fusions: Registry[type[Fusion]] = Registry("fusion", "accord.fusion")
+
+
+def rule_of(spec: Mapping[str, Any], where: str = "fusion") -> Fusion:
+    """The rule that an entry of a study or a recipe describes."""
+    return make_part(fusions, plain(spec), where)
+
+
+def plain(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A fusion's spec without its name in the results."""
+    return {key: value for key, value in spec.items() if key != "as"}
+
 
 Weights = Literal["count", "sqrt", "equal"]
 

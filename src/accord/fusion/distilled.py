@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -18,7 +18,7 @@ from accord.client import Precision, Training
 from accord.data.imageset import ImageSet
 from accord.data.unlabelled import image_files, picture, read_images
 from accord.errors import AccordError
-from accord.evaluate import combiner_of, summed_votes, voting
+from accord.evaluate import combiner_of, merged_files, summed_votes, voting
 from accord.fusion.average import Average, one_net
 from accord.fusion.base import (
     Bound,
@@ -31,18 +31,20 @@ from accord.fusion.base import (
     fusions,
 )
 from accord.fusion.outputs import OutputEnsemble
-from accord.messages import NET, Briefing, Message, Upload
+from accord.messages import NET, Briefing, Message, Upload, prefixed
+from accord.nets.prototypes import fresh_net
 from accord.parts import make_part
-from accord.uploads import UploadFiles
+from accord.randomness import torch_generator
 
 RARE = 0.5  # a class's share counts as at least this much of 1/C: no teacher is that unsure of it
 
 
 @fusions.register("distilled")
 class Distilled(Merge):
-    """A student of the clients' net imitates a fusion (`teacher`) on images without labels.
+    """A student of the study's net imitates a fusion (`teacher`) on images without labels.
 
-    It starts at the mean of the clients' weights and minimises
+    It starts at the mean of the clients' weights (or fresh, where clients upload sums: the closed
+    form, `teacher: ridge`, can have a small student too) and minimises
     CE(softmax(student), t) + γ(1 − cos(f, t_f)). t = softmax(β·ŝ(x)), ŝ the teacher's scores over
     the mean of their spread over classes, for rules speak on different scales; t_f is the clients'
     fused feature norm(Σ_k (n_k/n) z_k). With `calibrated`, t_c is divided by the mean of t_c over
@@ -54,8 +56,9 @@ class Distilled(Merge):
     images: str | None = Field(
         None, description="a folder of images, instead of the study's public ones"
     )
-    start: Literal["average", "fresh"] = Field(
-        "average", description="the clients' mean, or where they started themselves"
+    start: Literal["average", "fresh"] | None = Field(
+        None,
+        description="the clients' mean, or where a client starts; null: the mean, if there is one",
     )
     epochs: int = Field(30, ge=1, description="over these images")
     lr: float = Field(0.05, gt=0, description="of SGD, falling as a cosine")
@@ -72,6 +75,29 @@ class Distilled(Merge):
         if isinstance(rule, Bound | Distilled):
             raise ValueError("expected a fusion to imitate, not a bound or another student")
         return spec
+
+    @model_validator(mode="after")
+    def _nets_to_start_at(self) -> Self:
+        """Sums have no mean of weights, and fixed features have a width of their own."""
+        if self.of == "sums" and (self.start == "average" or self.features):
+            key = "start: average" if self.start == "average" else "features"
+            raise ValueError(f"clients of a closed form have no nets: `{key}` cannot be. Drop it")
+        return self
+
+    @property
+    def of(self) -> Literal["nets", "sums"]:
+        return make_part(fusions, self.teacher, "teacher").of
+
+    def described(self, briefing: Briefing) -> Briefing:
+        if self.of == "nets":
+            return briefing
+        header = briefing.header
+        net = header.net.model_copy(update={"map": None})
+        fresh = fresh_net(
+            net, header.channels, len(header.classes), torch_generator(header.seed, "net")
+        )
+        told = header.model_copy(update={"net": net})
+        return Briefing(told, prefixed(NET, fresh.state_dict()))
 
     def require(self, norm: str, public: int) -> None:
         if self.images is not None:
@@ -133,7 +159,8 @@ class Distilled(Merge):
 
     def briefing(self, scene: Scene, lesson: dict[str, Tensor]) -> Briefing:
         """The student's: where it starts, this rule's budget, the teacher's answers."""
-        header = scene.briefing.header
+        plain = self.described(scene.briefing)
+        header = plain.header
         budget = Budget(epochs=self.epochs, batch=self.batch, lr=self.lr, schedule="cosine")
         terms: dict[str, Any] = {"imitation": {}}
         if self.features:
@@ -146,8 +173,8 @@ class Distilled(Merge):
         told = header.model_copy(
             update={"training": training, "budget": budget.model_dump(mode="json")}
         )
-        first: Message = scene.briefing
-        if self.start == "average":
+        first: Message = plain
+        if self.of == "nets" and self.start != "fresh":
             first = next(Average().merge(scene))
         net = {name: t for name, t in first.tensors.items() if name.startswith(NET)}
         return Briefing(told, {**net, **{name: t.float() for name, t in lesson.items()}})
@@ -165,4 +192,4 @@ def teaching_nets(teacher: dict[str, Any], scene: Scene) -> Iterator[Uploads]:
         for index, upload in enumerate(rule.merge(scene)):
             paths.append(Path(folder) / f"net-{index}.safetensors")
             upload.save(paths[-1])
-        yield UploadFiles(paths, scene.briefing, own=True)
+        yield merged_files(teacher, paths, scene.briefing)

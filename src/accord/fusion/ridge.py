@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -25,8 +25,14 @@ class RidgeFusion(Merge):
     partition. λ is chosen by generalised cross-validation, from the sums alone.
     """
 
-    of: ClassVar[Literal["nets", "sums"]] = "sums"
     penalty: float | None = Field(None, gt=0, description="λ; null: by cross-validation")
+    balance: float = Field(
+        0.0, ge=0, le=1, description="β: classes count as n_c^(1−β); 1: all alike, 0: as they are"
+    )
+
+    @property
+    def of(self) -> Literal["nets", "sums"]:
+        return "sums"
 
     def asked(self) -> Vote:
         return OutputEnsemble()
@@ -35,7 +41,7 @@ class RidgeFusion(Merge):
         total = scene.total
         if total is None:
             raise ValueError("'ridge' fuses sums")
-        yield classifier(total, solve(total, self.penalty, scene.tell), scene)
+        yield classifier(total, solve(total, self.penalty, self.balance, scene.tell), scene)
 
 
 def classifier(total: Sums, found: Ridge, scene: Scene) -> Upload:
