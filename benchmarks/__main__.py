@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import bank, dials, fusing, memory, overhead, step, student, views
+from benchmarks import bank, closedform, dials, fusing, memory, overhead, step, student, views
 from benchmarks.figure import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "bank": bank.measure,
     "fusing": fusing.measure,
     "student": student.measure,
+    "closedform": closedform.measure,
     "memory": memory.measure,
     "views": views.measure,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,8 +13,10 @@ from torch import Tensor
 from accord.errors import AccordError
 from accord.sums import Sums
 
-# log₁₀ of λ over a feature's scatter: where to look first, and how far around the best after that.
-COARSE, FINER = (-8.0, -6.0, -4.0, -2.0, 0.0, 2.0), (1.0, 0.5)
+# log₁₀ of λ over a feature's scatter: where to look first, how far around the best after that, and
+# in which steps downwards from there.
+COARSE, FINER, DOWN = (-8.0, -6.0, -4.0, -2.0, 0.0, 2.0), (1.0, 0.5), 0.5
+SLACK = 0.01  # of the least GCV: so much worse may a smaller λ be
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,10 @@ def solve(
     balance: float = 0.0,
     tell: Callable[[float], None] | None = None,
 ) -> Ridge:
-    """The pooled solution. Without a `penalty`, the one of least generalised cross-validation.
+    """The pooled solution. Without a `penalty`, λ is chosen by generalised cross-validation.
 
+    It is the smallest whose GCV is within 1 % of the least. GCV judges squared errors, and a large
+    λ makes these small by drawing all scores together; which is the largest suffers before that.
     GCV(λ) = n⁻¹‖Y − Ŷ‖² / (1 − dof/n)², dof = 1 + tr S(S + λI)⁻¹ (Golub, Heath and Wahba, 1979).
     `balance` β makes the classes count as though there were n_c^(1−β) images of each.
     """
@@ -48,7 +53,7 @@ def solve(
         weights = torch.zeros_like(sums.sums)
         return Ridge(weights, problem.prior, 0.0, 1.0, problem.spread / problem.n / len(weights))
     if penalty is None:
-        penalty = problem.scale * 10 ** _least(problem.validation, tell)
+        penalty = problem.scale * 10 ** _chosen(problem.validation, tell)
     try:
         weights, freedom, residual = problem.solution(penalty)
     except NotPositiveError:
@@ -89,20 +94,22 @@ class _Problem:
         shifted = self.S.clone()
         shifted.diagonal().add_(penalty)
         L, failed = torch.linalg.cholesky_ex(shifted)
-        if int(failed):
+        # A scatter has no negative eigenvalue but by rounding, which may not decide half of S + λI.
+        if int(failed) or penalty < -2 * float(self.eigenvalues[0]):
             raise NotPositiveError(f"{penalty:.2g}")
         del shifted
         W = torch.cholesky_solve(self.B, L)
-        # tr (S + λI)⁻¹ = ‖L⁻¹‖², and SW = B − λW.
-        inverse = torch.linalg.solve_triangular(
-            L, torch.eye(len(L), dtype=L.dtype), upper=False, left=True
-        )
-        freedom = 1 + len(L) - penalty * float(inverse.square().sum())
-        if freedom < 1 - 1e-6:
-            raise NotPositiveError(f"{penalty:.2g}")
-        fitted = float((W * self.B).sum())
+        lengths = self.eigenvalues.clamp(min=0)
+        freedom = 1 + float((lengths / (lengths + penalty)).sum())
+        fitted = float((W * self.B).sum())  # and SW = B − λW
         residual = self.spread - fitted - penalty * float(W.square().sum())
         return W, freedom, max(residual, 0.0) / self.n
+
+    @cached_property
+    def eigenvalues(self) -> Tensor:
+        """Of S, the least first: with them any λ costs one Cholesky factor and no inverse."""
+        found: Tensor = torch.linalg.eigvalsh(self.S)
+        return found
 
     def validation(self, exponent: float) -> float:
         try:
@@ -131,14 +138,16 @@ def _between(counts: Tensor, means: Tensor) -> Tensor:
     return apart.T @ (counts[:, None] * apart)
 
 
-def _least(score: Callable[[float], float], tell: Callable[[float], None] | None) -> float:
-    """The exponent of least score: the best of a coarse grid, then ever closer around it."""
+def _chosen(score: Callable[[float], float], tell: Callable[[float], None] | None) -> float:
+    """The best exponent of a coarse grid, then ever closer around it, then as small as may be."""
     tried: dict[float, float] = {}
+    down = round((COARSE[-1] - COARSE[0]) / DOWN)
 
-    def attempt(exponent: float) -> None:
+    def attempt(exponent: float) -> float:
         tried[exponent] = score(exponent)
         if tell:
-            tell(len(tried) / (len(COARSE) + 2 * len(FINER)))
+            tell(len(tried) / (len(COARSE) + 2 * len(FINER) + down))
+        return tried[exponent]
 
     for exponent in COARSE:
         attempt(exponent)
@@ -146,4 +155,10 @@ def _least(score: Callable[[float], float], tell: Callable[[float], None] | None
         best = min(tried, key=tried.__getitem__)
         attempt(best - step)
         attempt(best + step)
-    return min(tried, key=tried.__getitem__)
+    best = min(tried, key=tried.__getitem__)
+    allowed = (1 + SLACK) * tried[best]
+    while best - DOWN >= COARSE[0] and attempt(best - DOWN) <= allowed:
+        best -= DOWN
+    if tell:
+        tell(1.0)
+    return best

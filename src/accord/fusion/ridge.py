@@ -27,7 +27,7 @@ class RidgeFusion(Merge):
 
     penalty: float | None = Field(None, gt=0, description="λ; null: by cross-validation")
     balance: float = Field(
-        0.0, ge=0, le=1, description="β: classes count as n_c^(1−β); 1: all alike, 0: as they are"
+        1.0, ge=0, le=1, description="β: classes count as n_c^(1−β); 1: all alike, 0: as they are"
     )
 
     @property

@@ -21,6 +21,7 @@ class Nystrom(nn.Module):
     centre: Tensor
     scale: Tensor
     landmarks: Tensor
+    lengths: Tensor  # ‖l_j‖², which every image's distances need
     whiten: Tensor
     shift: Tensor
 
@@ -31,6 +32,7 @@ class Nystrom(nn.Module):
             ("centre", (inputs,)),
             ("scale", (inputs,)),
             ("landmarks", (landmarks, inputs)),
+            ("lengths", (landmarks,)),
             ("whiten", (landmarks, landmarks)),
             ("shift", (landmarks,)),
         ):
@@ -38,12 +40,13 @@ class Nystrom(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         a = (features - self.centre) * self.scale
-        return (gaussian(a, self.landmarks, self.gamma) - self.shift) @ self.whiten.T
+        k = gaussian(a, self.landmarks, self.lengths, self.gamma)
+        return (k - self.shift) @ self.whiten.T
 
 
-def gaussian(a: Tensor, b: Tensor, gamma: float) -> Tensor:
-    """(N, M): exp(−γ‖a_i − b_j‖²)."""
-    products = torch.addmm(b.square().sum(dim=1), a, b.T, alpha=-2)
+def gaussian(a: Tensor, b: Tensor, lengths: Tensor, gamma: float) -> Tensor:
+    """(N, M): exp(−γ‖a_i − b_j‖²); `lengths` are ‖b_j‖²."""
+    products = torch.addmm(lengths, a, b.T, alpha=-2)
     distances = products.add_(a.square().sum(dim=1, keepdim=True)).clamp_(min=0)
     return distances.mul_(-gamma).exp_()
 
@@ -72,10 +75,14 @@ def draw_nystrom(
     usual = (2 * a.var(dim=0).sum()).sqrt()  # √ of the mean squared distance of two images
     a, scale = a / usual, scale / usual
     chosen = a[torch.randperm(len(a), generator=draws)[:landmarks]]
-    K = gaussian(chosen, chosen, gamma)
+    lengths = chosen.square().sum(dim=1)
+    K = gaussian(chosen, chosen, lengths, gamma)
     K.diagonal().add_(JITTER)
     L = torch.linalg.cholesky(K)
     whiten = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype), upper=False)
-    shift = torch.cat([gaussian(some, chosen, gamma) for some in torch.split(a, 512)]).mean(dim=0)
-    found = {"centre": centre, "scale": scale, "landmarks": chosen, "whiten": whiten}
-    return {name: tensor.float() for name, tensor in (found | {"shift": shift}).items()}
+    public = [gaussian(some, chosen, lengths, gamma) for some in torch.split(a, 512)]
+    found = {
+        **{"centre": centre, "scale": scale, "landmarks": chosen, "lengths": lengths},
+        **{"whiten": whiten, "shift": torch.cat(public).mean(dim=0)},
+    }
+    return {name: tensor.float() for name, tensor in found.items()}

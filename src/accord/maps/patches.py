@@ -103,22 +103,32 @@ class PatchModule(BlockModule):
         return torch.cat([self._some(some, pool) for some in torch.split(images, at_once)])
 
     def _some(self, images: Tensor, pool: Tensor) -> Tensor:
-        p = F.unfold(images, self.config.size)  # (N, k²C, places)
-        p = F.pad(p * self._contrast(images), (0, 0, 0, 1), value=1.0)
-        r = torch.matmul(torch.cat([self.dictionary, -self.offset[:, None]], dim=1), p)
+        dictionary, t = self.dictionary.expand(images.shape[0], -1, -1), self.config.threshold
+        r = torch.baddbmm(-self.offset[:, None], dictionary, self._patches(images))
         # max(0, r − t) and max(0, −r − t) are half the sum and half the difference of |s| and s.
-        s = F.softshrink(r, self.config.threshold)
+        s = r.sub_(r.clamp(-t, t))
         signed = torch.matmul(s, pool)
         size = torch.matmul(s.abs_(), pool)
         return torch.cat([size + signed, size - signed], dim=1).flatten(1) / 2
 
+    def _patches(self, images: Tensor) -> Tensor:
+        """(N, k²C, places): every patch, of spread 1."""
+        size, contrast = self.config.size, self._contrast(images)
+        if torch.compiler.is_compiling():
+            return F.unfold(images, size) * contrast.flatten(2)
+        # The same in one pass over memory.
+        windows = images.unfold(2, size, 1).unfold(3, size, 1).permute(0, 1, 4, 5, 2, 3)
+        p = torch.empty(windows.shape, dtype=images.dtype, device=images.device)
+        torch.mul(windows, contrast[:, :, None, None], out=p)
+        return p.flatten(1, 3).flatten(2)
+
     def _contrast(self, images: Tensor) -> Tensor:
-        """(N, 1, places): 1/√(variance + floor) of every patch, by running means."""
+        """(N, 1, height, width): 1/√(variance + floor) of every patch, by running means."""
         size = self.config.size
         mean = F.avg_pool2d(images.mean(dim=1, keepdim=True), size, stride=1)
         square = F.avg_pool2d(images.square().mean(dim=1, keepdim=True), size, stride=1)
         variance = (square - mean.square()).clamp(min=0)
-        return (variance + FLOOR).rsqrt().flatten(2)
+        return (variance + FLOOR).rsqrt()
 
 
 def contrast_normalised(p: Tensor) -> Tensor:

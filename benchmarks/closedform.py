@@ -1,0 +1,146 @@
+"""What the closed form costs: where the time of features goes, and solving at the largest d."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from accord.budget import NetConfig
+from accord.engines.pool import GREEDY
+from accord.maps.featuremap import FeatureMap, MapConfig, made_up
+from accord.randomness import torch_generator
+from accord.recipe import resolve
+from accord.ridge import solve
+from accord.summing import ROWS, sums_of
+from accord.sums import Sums
+from benchmarks.figure import Figure
+from benchmarks.turns import one_thread
+from benchmarks.workspace import CHANNELS, CLASSES, SIZE
+
+RECIPES = ("closed-form", "closed-form-public", "closed-form-teacher")
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mkldnn_convolution", "convolution")
+SHARE = 0.8  # of the time, in products of matrices and convolutions
+WIDTH, IMAGES, SECONDS, BYTES = 4_700, 45_000, 60, 2e9
+LOOK_EVERY = 0.05
+
+
+def measure() -> list[Figure]:
+    features = [Figure(**_asked("features", recipe)) for recipe in RECIPES]
+    solving = _asked("solve")
+    what = f"ridge at d = {WIDTH:,}, λ by cross-validation"
+    seconds, held = solving["seconds"], solving["bytes"]
+    return [
+        *features,
+        Figure(what, f"{seconds:.0f} s", f"≤ {SECONDS} s", seconds <= SECONDS),
+        Figure(
+            f"memory of it, S ({8 * WIDTH**2 / 1e6:.0f} MB) included",
+            f"{held / 1e6:,.0f} MB",
+            f"≤ {BYTES / 1e6:,.0f} MB",
+            held <= BYTES,
+        ),
+    ]
+
+
+def _asked(*words: str) -> Any:
+    """What this module answers in a process of its own, with the memory settings of a worker."""
+    process = subprocess.run(
+        [sys.executable, "-m", "benchmarks.closedform", *words],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # the profiler talks
+        text=True,
+        env={**GREEDY, **os.environ},
+    )
+    return json.loads(process.stdout)
+
+
+def _features(recipe: str) -> Figure:
+    """φ of noise and its sums, as a client makes them."""
+    config = resolve(recipe, Path()).map
+    if config is None:
+        raise ValueError(f"{recipe} has no map")
+    config = config.settled(NetConfig(), True, SIZE)
+    with one_thread(), torch.inference_mode():
+        images = torch.randn(ROWS, CHANNELS, SIZE, SIZE, generator=torch_generator(0, "benchmark"))
+        found = _map(config)
+        _sum(found, images[:64])
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            _sum(found, images)
+    times = {event.key: event.self_cpu_time_total for event in seen.key_averages()}
+    total = sum(times.values())
+    share = sum(times.get(f"aten::{name}", 0) for name in PRODUCTS) / total
+    each = total / ROWS / 1e3
+    return Figure(
+        f"features and sums of {recipe}",
+        f"{share:.0%} of the time in products ({each:.1f} ms an image, one thread)",
+        f"≥ {SHARE:.0%}",
+        share >= SHARE,
+    )
+
+
+def _map(config: MapConfig) -> FeatureMap:
+    """With small random values: zeros would be multiplied no faster, but exp and relu tell."""
+    draws = torch_generator(0, "benchmark", "map")
+    found = FeatureMap(config, CHANNELS).eval()
+    shapes = made_up(config, CHANNELS)
+    found.load_state_dict({name: _like(tensor, draws) for name, tensor in shapes.items()})
+    return found
+
+
+def _like(tensor: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    return torch.rand(tensor.shape, generator=draws) * 0.1
+
+
+def _sum(found: FeatureMap, images: torch.Tensor) -> None:
+    features = torch.cat([found(some) for some in torch.split(images, 64)])
+    sums_of(features, torch.arange(len(images)) % CLASSES, CLASSES)
+
+
+# --- solving -----------------------------------------------------------------------------------
+
+
+def _solve() -> dict[str, float]:
+    """Seconds of one solution, and the most memory that this process held meanwhile."""
+    sums = _sums()
+    peak, done = psutil.Process().memory_info().rss, threading.Event()
+
+    def look() -> None:
+        nonlocal peak
+        while not done.wait(LOOK_EVERY):
+            peak = max(peak, psutil.Process().memory_info().rss)
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    began = time.perf_counter()
+    solve(sums, balance=1.0)
+    seconds = time.perf_counter() - began
+    done.set()
+    watch.join()
+    return {"seconds": seconds, "bytes": peak}
+
+
+def _sums() -> Sums:
+    """Of features whose lengths fall as a kernel's do, classes a little apart."""
+    draws = torch_generator(0, "benchmark", "sums")
+    lengths = torch.logspace(0, -3, WIDTH, dtype=torch.float64)
+    mixed = torch.randn(WIDTH, WIDTH, generator=draws, dtype=torch.float64) * lengths
+    counts = torch.full((CLASSES,), IMAGES // CLASSES)
+    means = 0.3 * torch.randn(CLASSES, WIDTH, generator=draws, dtype=torch.float64)
+    return Sums(counts, counts[:, None] * means, mixed @ mixed.T * IMAGES / WIDTH)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_solve() if sys.argv[1] == "solve" else asdict(_features(sys.argv[2]))))
