@@ -228,25 +228,38 @@ def test_the_model_predicts_and_is_exported(record: Path, tmp_path: Path) -> Non
 
 
 def test_public_images_and_a_teacher(tmp_path: Path) -> None:
-    blocks = [{**SMALL, "source": "public"}, {"use": "teacher", "stages": 1, "grid": 1}]
+    taught = {"use": "teacher", "stages": 1, "grid": 1, "teachers": 2}
+    blocks = [{**SMALL, "source": "public"}, taught]
     fixed = {"blocks": blocks, "landmarks": 40, "teacher_epochs": 2}
     recipes = [
         {"use": "closed-form-teacher", "map": fixed, "as": "closed"},
-        {"use": "public-teacher", "budget": {"epochs": 2}, "as": "alone"},
+        {"use": "public-teacher", "budget": {"epochs": 2}, "copies": 2, "as": "alone"},
     ]
     out = run(tmp_path / "run", recipes=recipes)
     found = {row["recipe"]: row for row in Record(out).rows()}
     assert found["closed"]["accuracy"] > 0.7
     assert found["alone"]["epoch"] == 2
     (alone,) = [trial for trial in Record(out).trials() if trial.id.startswith("alone")]
-    assert np.sum(alone.info()["label_counts"]) == 60  # the public images, and no client's
+    assert np.sum(alone.info()["label_counts"], axis=1).tolist() == [60, 60]  # no client's
+    one, two = (Upload.load(path).tensors for path in sorted(alone.path.glob("uploads/*")))
+    assert not torch.equal(one["net.head.prototypes"], two["net.head.prototypes"])
     (trial,) = [trial for trial in Record(out).trials() if trial.id.startswith("closed")]
     briefing = Briefing.load(trial.briefing)
-    teachers = list((out / "teachers").glob("teacher-*/uploads/*"))
-    weights = unprefixed(MAP, Upload.load(teachers[0]).tensors)
-    assert weights
-    for name, tensor in weights.items():
-        assert torch.equal(briefing.tensors[f"{MAP}blocks.1.encoder.{name}"], tensor), name
+    teachers = sorted((out / "teachers").glob("teacher-2-*/uploads/*"), key=lambda path: path.stem)
+    assert [path.stem for path in teachers] == ["client-teacher", "client-teacher-1"]
+    seen = []
+    for number, path in enumerate(teachers):
+        weights = unprefixed(MAP, Upload.load(path).tensors)
+        for name, tensor in weights.items():
+            told = briefing.tensors[f"{MAP}blocks.1.encoders.{number}.{name}"]
+            assert torch.equal(told, tensor), name
+        seen.append(next(iter(weights.values())))
+    assert not torch.equal(*seen)  # other batches
+
+
+def test_copies_are_for_pooled_recipes(tmp_path: Path) -> None:
+    with pytest.raises(AccordError, match=r"copies: only where images are pooled"):
+        accord.run(study(recipes=[{"use": "ce-ensemble", "copies": 2}]), out=tmp_path / "run")
 
 
 def test_tiny_images_get_smaller_patches_and_each_block_its_own(tmp_path: Path) -> None:

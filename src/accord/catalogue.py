@@ -28,7 +28,7 @@ def show_recipes() -> RenderableType:
     return plain_table(("recipe", "alias", "fusion", "what it is"), rows)
 
 
-TRAINED = ("views", "batches", "head", "pooled", "alignment_epochs")
+TRAINED = ("views", "batches", "head", "pooled", "copies", "alignment_epochs")
 SUMMED = ("packing", "pooled")
 
 

@@ -142,9 +142,10 @@ def _costs(runs: list[Run]) -> list[Cost]:
 def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
     """The server's own training; nothing travels."""
     budget = run.trial.setup.budget
-    seconds = [] if run.trained else [speed.training(run.images, budget)]
+    seconds = [speed.training(run.images, budget) for _ in run.untrained]
     note = "an earlier trial's nets" if run.source else "trains on the public images"
     features = run.images * (speed.width * 4 + 8)
+    kept = run.teachers * speed.upload_bytes + speed.briefing_bytes
     return Cost(
         name=run.folder.id,
         sizes=[run.images],
@@ -152,7 +153,7 @@ def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
         measure_seconds=run.images * speed.forward * run.passes / FORWARD,
         upload_bytes=0,
         download_bytes=0,
-        disk_bytes=features if run.source else features + speed.upload_bytes + speed.briefing_bytes,
+        disk_bytes=features + (0 if run.source else kept),
         note=note,
         teacher=True,
     )

@@ -179,14 +179,16 @@ class Plan:
     def teacher(self, trial: Trial, record: Record) -> TeacherRun | None:
         """Who encodes the public images of a trial with a bank, or gives its map an encoder."""
         bank, fixed = trial.recipe.bank, trial.recipe.map
-        if bank is None and (fixed is None or not fixed.needs_teacher):
+        if bank is None and (fixed is None or not fixed.teachers):
             return None
+        teachers = fixed.teachers if fixed else 1
         key, deal = self.deal(trial)
         source = TrialFolder(Path(bank.source)) if bank and bank.source else None
         teacher, images = teacher_trial(trial), public_key(deal)
         known = _key(images, self.digest(source)) if source else training_key(teacher, images, None)
-        folder = record.teacher(f"teacher-s{trial.seed}-{known}")
-        return TeacherRun(teacher, folder, deal, record.deal(key), source=source)
+        several = f"{teachers}-" if teachers > 1 else ""
+        folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
+        return TeacherRun(teacher, folder, deal, record.deal(key), source=source, teachers=teachers)
 
     def map(self, trial: Trial, teacher: TeacherRun | None, record: Record) -> MapRun | None:
         """Who draws the fixed features of a trial that has some."""

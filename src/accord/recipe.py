@@ -51,6 +51,9 @@ class Recipe(Config):
     pooled: bool | Literal["public"] = Field(
         False, description="all clients' images in one place, or the public ones alone: a bound"
     )
+    copies: int = Field(
+        1, ge=1, description="nets of a pooled recipe, which differ in their batches: an ensemble"
+    )
     budget: Spec = Field(default={}, description="laid over the study's budget")
     map: MapConfig | None = Field(
         None, description="fixed features instead of a net: the closed form, nothing trains"
@@ -189,6 +192,11 @@ def _check_kind(recipe: Recipe, where: str) -> None:
     """A recipe either trains nets or sums fixed features, and fuses what it has."""
     if recipe.map is None and not recipe.objective:
         raise AccordError(f"{where}.objective: expected at least one term; found none.")
+    if recipe.copies > 1 and not recipe.pooled:
+        raise AccordError(
+            f"{where}.copies: only where images are pooled can there be several nets of them all; "
+            f"found {recipe.copies}. Set pooled, or drop copies."
+        )
     training = [key for key in TRAINED if getattr(recipe, key)]
     if recipe.map is not None and training:
         raise AccordError(

@@ -122,7 +122,7 @@ class Study:
         for dealt, recipe, seed in cells:
             setup = dealt.for_recipe(recipe)
             if recipe.pooled:
-                setup = setup.model_copy(update={"partition": POOLED})
+                setup = setup.model_copy(update={"partition": _pooled(recipe.copies)})
             if recipe.pooled == "public":
                 public = setup.data.model_copy(update={"dealt": "public"})
                 setup = setup.model_copy(update={"data": public})
@@ -133,6 +133,12 @@ class Study:
 
 
 POOLED = PartitionConfig.model_validate({"scheme": "iid", "clients": 1})
+
+
+def _pooled(copies: int) -> PartitionConfig:
+    if copies == 1:
+        return POOLED
+    return PartitionConfig.model_validate({"scheme": "copies", "clients": copies})
 
 
 def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:

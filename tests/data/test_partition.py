@@ -51,7 +51,7 @@ def give_proportions(monkeypatch: pytest.MonkeyPatch, *rows: list[float]) -> Non
 
 class TestConfig:
     def test_the_schemes(self) -> None:
-        names = ["by-column", "dirichlet", "dirichlet-overlap", "iid", "labels"]
+        names = ["by-column", "copies", "dirichlet", "dirichlet-overlap", "iid", "labels"]
         assert schemes.names() == names
 
     def test_defaults_follow_the_scheme(self) -> None:

@@ -65,7 +65,7 @@ def origins(
         ImageSet(images, np.arange(public), labels[:public]),
         (0.3,) * channels,
         (0.35,) * channels,
-        dict(teacher(backbone, channels).state_dict()),
+        (dict(teacher(backbone, channels).state_dict()),),
     )
 
 
@@ -309,17 +309,18 @@ def test_mirror_images_count_where_the_dataset_allows_flips_unless_told(flips: b
 
 
 @pytest.mark.parametrize(
-    ("config", "public", "trained"),
+    ("config", "public", "teachers"),
     [
-        (MapConfig(), False, False),
-        (MapConfig(blocks=[PUBLIC]), True, False),
-        (MapConfig(blocks=[SMALL], landmarks=5), True, False),
-        (MapConfig(blocks=[SMALL, TEACHER]), True, True),
+        (MapConfig(), False, 0),
+        (MapConfig(blocks=[PUBLIC]), True, 0),
+        (MapConfig(blocks=[SMALL], landmarks=5), True, 0),
+        (MapConfig(blocks=[SMALL, TEACHER]), True, 1),
+        (MapConfig(blocks=[{**TEACHER, "teachers": 3}, TEACHER]), True, 3),
     ],
 )
-def test_a_map_says_what_it_needs(config: MapConfig, public: bool, trained: bool) -> None:
+def test_a_map_says_what_it_needs(config: MapConfig, public: bool, teachers: int) -> None:
     assert config.needs_public is public
-    assert config.needs_teacher is trained
+    assert config.teachers == teachers
 
 
 # --- an encoder that somebody kept ---------------------------------------------------------------

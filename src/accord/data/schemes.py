@@ -145,6 +145,12 @@ def dirichlet_overlap(pool: Pool, config: PartitionConfig, rng: Generator) -> li
     return [np.concatenate(hand) for hand in hands]
 
 
+@_scheme("copies", disjoint=False, varies=False)
+def copies(pool: Pool, config: PartitionConfig, rng: Generator) -> list[Indices]:  # noqa: ARG001
+    """Every client holds every image: an ensemble of nets that differ in their batches."""
+    return [np.arange(pool.size) for _ in range(config.clients)]
+
+
 def _proportions(config: PartitionConfig, rng: Generator) -> NDArray[np.float64]:
     """p ~ Dir(α, …, α) over the clients, for any α > 0.
 

@@ -180,13 +180,11 @@ def encode_public(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - quick
 
 @kinds.register("draw")
 def draw_values(args: Args, tell: Tell) -> Args:  # noqa: ARG001 - a minute at most
-    """The values of a map, from the seed, the public images and the teacher."""
+    """The values of a map, from the seed, the public images and the teachers."""
     deal, config = _deal(args["deal"]), MapConfig.model_validate(args["map"])
-    teacher = (
-        unprefixed(MAP, Upload.load(Path(args["teacher"])).tensors) if args["teacher"] else None
-    )
+    teachers = tuple(unprefixed(MAP, Upload.load(Path(one)).tensors) for one in args["teachers"])
     dataset = deal.dataset
-    origins = Origins(args["seed"], deal.part("public"), dataset.mean, dataset.std, teacher)
+    origins = Origins(args["seed"], deal.part("public"), dataset.mean, dataset.std, teachers)
     values = draw_map(config, dataset.train.images.shape[3], origins)
     MapValues(MapHeader(map=args["map"]), values).save(Path(args["to"]))
     return {}

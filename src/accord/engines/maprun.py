@@ -67,7 +67,7 @@ class MapRun(Run):
         args = {
             "map": self.map.model_dump(mode="json"),
             "seed": self.trial.seed,
-            "teacher": str(self.teacher.upload) if self.teacher else None,
+            "teachers": [str(path) for path in self.teacher.uploads] if self.teacher else [],
             "to": str(self.values),
         }
         return self.with_deal(Job("draw", args, self.work()))

@@ -25,10 +25,14 @@ from accord.versions import versions
 
 @dataclass
 class TeacherRun(Run):
-    """The public features of one seed; `source`: an earlier trial whose nets encode them."""
+    """The public features of one seed; `source`: an earlier trial whose nets encode them.
+
+    Of several teachers, each has the same start and other batches.
+    """
 
     kind: ClassVar[str] = "teacher"
     source: TrialFolder | None = field(default=None, kw_only=True)
+    teachers: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.features.exists() and self.folder.info().get("status") == "finished":
@@ -36,31 +40,36 @@ class TeacherRun(Run):
 
     @property
     def clients(self) -> tuple[str, ...]:
-        return (NAME,)
+        return (NAME, *(f"{NAME}-{number}" for number in range(1, self.teachers)))
 
     @property
     def features(self) -> Path:
         return self.folder.path / "features.safetensors"
 
     @property
-    def upload(self) -> Path:
-        return self.folder.upload(NAME, self.trial.setup.budget.epochs, last=True)
+    def uploads(self) -> list[Path]:
+        return [self._upload(client) for client in self.clients]
+
+    def _upload(self, client: str) -> Path:
+        return self.folder.upload(client, self.trial.setup.budget.epochs, last=True)
 
     @property
     def images(self) -> int:
         return len(self.deal.split.public)
 
     def work(self) -> float:
-        return self.images * ((0 if self.trained else self.trial.setup.budget.epochs) + self.passes)
+        return self.images * (len(self.untrained) * self.trial.setup.budget.epochs + self.passes)
 
     @property
-    def trained(self) -> bool:
-        return self.over or self.source is not None or self.upload.exists()
+    def untrained(self) -> list[str]:
+        if self.over or self.source is not None:
+            return []
+        return [client for client in self.clients if not self._upload(client).exists()]
 
     @property
     def passes(self) -> float:
         """What encoding an image takes, in training steps."""
-        return FORWARD * (len(uploads_of(self.source)) if self.source else 1)
+        return FORWARD * (len(uploads_of(self.source)) if self.source else self.teachers)
 
     def rows(self) -> Rows:
         """The unit features of all public images, once it is finished."""
@@ -75,15 +84,16 @@ class TeacherRun(Run):
                 self._end("finished")
             elif self.stage == "new" and self.source is None:
                 self.write_briefing(brief(self.trial, self.deal))
-                if not self.upload.exists():
+                for client in self.untrained:
                     self.folder.events.unlink(missing_ok=True)
-                    uploads = {self.trial.setup.budget.epochs: self.upload}
+                    uploads = {self.trial.setup.budget.epochs: self._upload(client)}
                     size = float(self.images * self.trial.setup.budget.epochs)
-                    self.ready.append(self.training_job(NAME, None, uploads, size))
+                    self.ready.append(self.training_job(client, None, uploads, size))
                 self.stage = "train"
             elif self.stage in ("new", "train"):
                 if self.source is None:
-                    self.write_events({None: self.upload})
+                    several = dict(enumerate(self.uploads))
+                    self.write_events(several if self.teachers > 1 else {None: self.uploads[0]})
                 self.ready.append(self._encoding_job())
                 self.stage = "encode"
             else:
@@ -106,8 +116,8 @@ class TeacherRun(Run):
         self.folder.write_info(self._info(stage))
 
     def _accuracy(self) -> float | None:
-        """On the public images; None for one that failed, or an earlier trial."""
-        path = self.upload
+        """The first one's on the public images; None if it failed, or for an earlier trial."""
+        path = self._upload(NAME)
         return Upload.load(path).header.train_accuracy if path.exists() else None
 
     def _info(self, status: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Origins:
     public: ImageSet  # may be empty
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    teacher: dict[str, Tensor] | None = None  # the weights of an encoder trained on them
+    teachers: tuple[dict[str, Tensor], ...] = ()  # weights of encoders trained on them
 
     def images(self, positions: Tensor) -> Tensor:
         """Public images as nets see them."""
@@ -63,8 +63,9 @@ class Block(Config, ABC):
         return False
 
     @property
-    def needs_teacher(self) -> bool:
-        return False
+    def asks_teachers(self) -> int:
+        """How many nets the server has to train for it."""
+        return 0
 
 
 blocks: Registry[type[Block]] = Registry("block", "accord.maps")

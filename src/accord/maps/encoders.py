@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from accord.budget import NetConfig
@@ -31,11 +32,21 @@ class Stages(Block):
     def build(self, channels: int) -> StageModule:
         if self.backbone is None or self.norm is None:
             raise ValueError("the encoder's kind is not known yet")
-        return StageModule(self, build_encoder(self.backbone, channels, self.norm), channels)
+        encoders = [build_encoder(self.backbone, channels, self.norm) for _ in range(self.encoders)]
+        return StageModule(self, encoders, channels)
+
+    @property
+    def encoders(self) -> int:
+        """How many, side by side."""
+        return 1
 
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:  # noqa: ARG002
         scale, shift = self.seen_as(origins)
-        weights = {f"encoder.{name}": tensor for name, tensor in self.weights(origins).items()}
+        weights = {
+            f"encoders.{number}.{name}": tensor
+            for number, encoder in enumerate(self.weights(origins))
+            for name, tensor in encoder.items()
+        }
         return {**weights, "scale": scale, "shift": shift}
 
     def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
@@ -43,36 +54,44 @@ class Stages(Block):
         return torch.ones(len(origins.mean)), torch.zeros(len(origins.mean))
 
     @abstractmethod
-    def weights(self, origins: Origins) -> dict[str, Tensor]:
-        """Of the encoder."""
+    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
+        """Of each encoder."""
 
 
 class StageModule(BlockModule):
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, config: Stages, encoder: Encoder, channels: int) -> None:
+    def __init__(self, config: Stages, encoders: Sequence[Encoder], channels: int) -> None:
         super().__init__()
         self.config = config
-        self.encoder = encoder.requires_grad_(False)
+        self.encoders = nn.ModuleList(encoders).requires_grad_(False)
         self.register_buffer("scale", torch.empty(channels))
         self.register_buffer("shift", torch.empty(channels))
         with torch.no_grad():
-            maps = encoder.eval().forward_stages(torch.zeros(1, channels, 32, 32))
+            maps = encoders[0].eval().forward_stages(torch.zeros(1, channels, 32, 32))
         if config.stages > len(maps):
             raise AccordError(
                 f"the encoder {config.backbone} has {len(maps)} stages; found stages: "
                 f"{config.stages}. Ask for fewer."
             )
-        self.width = sum(one.shape[1] for one in maps[-config.stages :]) * config.grid**2
+        each = sum(one.shape[1] for one in maps[-config.stages :]) * config.grid**2
+        self.width = len(encoders) * each
 
     def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - frozen is frozen
         return super().train(False)
 
     def forward(self, images: Tensor) -> Tensor:
         seen = images * self.scale[:, None, None] + self.shift[:, None, None]
-        maps = self.encoder.forward_stages(seen)[-self.config.stages :]
-        return torch.cat([self._pooled(one) for one in maps], dim=1)
+        found = [
+            self._pooled(one) for encoder in self.encoders for one in self._last(encoder, seen)
+        ]
+        return torch.cat(found, dim=1)
+
+    def _last(self, encoder: nn.Module, images: Tensor) -> list[Tensor]:
+        if not isinstance(encoder, Encoder):
+            raise TypeError(f"{type(encoder).__name__} has no stages")
+        return encoder.forward_stages(images)[-self.config.stages :]
 
     def _pooled(self, features: Tensor) -> Tensor:
         # A map smaller than the grid is read more than once rather than left out.
@@ -85,23 +104,29 @@ class StageModule(BlockModule):
 
 @blocks.register("teacher")
 class Teacher(Stages):
-    """Stages of the server's teacher: the clients' net, trained on the public images."""
+    """Stages of the server's teachers: the clients' net, trained on the public images."""
+
+    teachers: int = Field(1, ge=1, description="nets that differ in their batches, side by side")
 
     @property
     def needs_public(self) -> bool:
         return True
 
     @property
-    def needs_teacher(self) -> bool:
-        return True
+    def asks_teachers(self) -> int:
+        return self.teachers
+
+    @property
+    def encoders(self) -> int:
+        return self.teachers
 
     def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
         return self.model_copy(update={"backbone": net.backbone, "norm": net.norm})
 
-    def weights(self, origins: Origins) -> dict[str, Tensor]:
-        if origins.teacher is None:
-            raise ValueError("there is no teacher")
-        return origins.teacher
+    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
+        if len(origins.teachers) < self.teachers:
+            raise ValueError(f"there are {len(origins.teachers)} teachers, not {self.teachers}")
+        return origins.teachers[: self.teachers]
 
 
 @blocks.register("encoder")
@@ -158,14 +183,14 @@ class Kept(Stages):
         )
         return std / own_std, (mean - own_mean) / own_std
 
-    def weights(self, origins: Origins) -> dict[str, Tensor]:  # noqa: ARG002
+    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:  # noqa: ARG002
         weights = self._weights(self._load())
         if _digest(weights) != self.digest:
             raise AccordError(
                 f"{self.model} is not the model it was when this study began. Put that one back, "
                 "or begin another record with --out."
             )
-        return weights
+        return [weights]
 
 
 def _digest(weights: dict[str, Tensor]) -> str:

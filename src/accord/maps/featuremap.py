@@ -55,8 +55,9 @@ class MapConfig(Config):
         return bool(self.landmarks) or any(part.needs_public for part in self.parts)
 
     @property
-    def needs_teacher(self) -> bool:
-        return any(part.needs_teacher for part in self.parts)
+    def teachers(self) -> int:
+        """How many nets the server has to train on its public images."""
+        return max(part.asks_teachers for part in self.parts)
 
     def settled(self, net: NetConfig, flips: bool, side: int) -> Self:
         """With all that a client needs to build it; `side`: the shorter one of an image."""
