@@ -6,7 +6,18 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import bank, closedform, dials, fusing, memory, overhead, step, student, views
+from benchmarks import (
+    bank,
+    closedform,
+    dials,
+    fusing,
+    hybrid,
+    memory,
+    overhead,
+    step,
+    student,
+    views,
+)
 from benchmarks.figure import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -17,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "fusing": fusing.measure,
     "student": student.measure,
     "closedform": closedform.measure,
+    "hybrid": hybrid.measure,
     "memory": memory.measure,
     "views": views.measure,
 }

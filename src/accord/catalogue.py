@@ -9,6 +9,7 @@ from rich.text import Text
 
 from accord.balance import balances
 from accord.bank import BankConfig
+from accord.budget import Budget
 from accord.config import Config
 from accord.data.datasets import Availability
 from accord.fusion import fusions
@@ -41,6 +42,11 @@ def show_recipe(name: str) -> RenderableType:
     rows = [
         (key, str(getattr(recipe, key)), Recipe.model_fields[key].description or "")
         for key in (SUMMED if recipe.map else TRAINED)
+    ]
+    meanings = dict(describe(Budget))
+    rows += [
+        (f"budget.{key}", str(value), meanings[key] or "in place of the study's")
+        for key, value in recipe.budget.items()
     ]
     for key, kind, spec in parts(recipe):
         rows.append((key, "", summary(kind)))

@@ -24,7 +24,7 @@ class Standardised(Features):
     μ_k and σ_k are the moments in the client's upload, never those of test images, so that a
     prediction does not depend on what else is in its batch. With `prototypes: means` the class
     means are standardised like the features. A client with one class divides by the small spread
-    within that class and so has a loud say: with one such client of four it loses 5 to 20 points on
+    within that class and so has a loud say: with one such client of four it loses some points on
     digits, with three of four it falls near to chance.
     """
 

@@ -1,0 +1,72 @@
+"""Do trained clients add to the closed form? Both score an image; a weight is chosen on validation.
+
+Needs CIFAR-10, where `accord data` finds it (ACCORD_DATA).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import accord
+from accord.data.datasets import inventory
+from accord.data.deal import Deal, open_deal
+from benchmarks.figure import Figure
+
+WEIGHTS = tuple(step / 20 for step in range(11))  # of the trained clients, at most one half
+FIXED = {"closed-form": "ridge", "trained": "classwise"}  # recipe → the fusion that answers
+STUDY: dict[str, Any] = {
+    "name": "hybrid",
+    "data": {
+        **{"name": "cifar10", "train_limit": 12_000, "validation": 1 / 6, "test_limit": 5_000},
+        "augment": "light",
+    },
+    "partition": {"alpha": 0.05, "clients": 5},
+    "net": {"backbone": "resnet10"},
+    "budget": {"epochs": 10, "batch": 64},
+    "recipes": ["closed-form", {"use": "etf-balanced", "as": "trained"}],
+    "bounds": False,
+}
+
+
+def measure() -> list[Figure]:
+    """A whole study, some 8 minutes on two cores."""
+    name = "closed form and trained clients, 10,000 CIFAR-10 images, α = 0.05"
+    if not any(entry.name == "cifar10" and entry.found for entry in inventory(None)):
+        return [Figure(name, "not measured: CIFAR-10 is not here (set ACCORD_DATA)")]
+    with TemporaryDirectory(prefix="accord-benchmark-") as folder:
+        run = Path(folder) / "run"
+        accord.run(STUDY, out=run)
+        deal = open_deal(next((run / "deals").glob("*.json")))
+        said = {recipe: _said(run, recipe, fusion, deal) for recipe, fusion in FIXED.items()}
+    labels = {
+        "validation": torch.from_numpy(deal.part("validation").labels),
+        "test": torch.from_numpy(deal.part("test").labels),
+    }
+
+    def accuracy(part: str, weight: float) -> float:
+        fixed, trained = (said[recipe][part] for recipe in FIXED)
+        mixed = (1 - weight) * fixed + weight * trained
+        return float((mixed.argmax(dim=1) == labels[part]).double().mean())
+
+    best = max(WEIGHTS, key=lambda weight: accuracy("validation", weight))
+    return [
+        Figure(
+            name,
+            f"{accuracy('test', best):.1%} with a weight of {best:.2f}, closed form alone "
+            f"{accuracy('test', 0.0):.1%}, clients alone {accuracy('test', 1.0):.1%}",
+        )
+    ]
+
+
+def _said(run: Path, recipe: str, fusion: str, deal: Deal) -> dict[str, Tensor]:
+    """Log-probabilities of every validation and test image."""
+    saved = run.parent / recipe
+    accord.fuse(run, [fusion], trial=recipe, save=saved)
+    model = accord.Predictor.load(saved)
+    images = {"validation": deal.part("validation"), "test": deal.part("test")}
+    return {part: model.scores(some).log_softmax(dim=1) for part, some in images.items()}
