@@ -125,7 +125,7 @@ def _solve() -> dict[str, float]:
     watch = threading.Thread(target=look)
     watch.start()
     began = time.perf_counter()
-    solve(sums, balance=1.0)
+    solve(sums)
     seconds = time.perf_counter() - began
     done.set()
     watch.join()

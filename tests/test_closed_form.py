@@ -346,8 +346,8 @@ def test_a_teacher_must_fit_what_clients_upload(record: Path) -> None:
         accord.fuse(record, ["{use: distilled, teacher: classwise}"], quiet=True)
 
 
-def test_classes_count_alike_or_as_they_are(record: Path) -> None:
-    accord.fuse(record, ["{use: ridge, balance: 0.0, as: plain}"], workers=1, quiet=True)
-    assert accuracy(record, "plain") > 0.85
-    with pytest.raises(AccordError, match=r"balance.*less than or equal to 1"):
-        accord.fuse(record, ["{use: ridge, balance: 2.0}"], quiet=True)
+def test_classes_are_as_likely_as_any_other_or_as_in_the_data(record: Path) -> None:
+    accord.fuse(record, ["{use: ridge, prior: data, as: data}"], workers=1, quiet=True)
+    assert accuracy(record, "data") > 0.85
+    with pytest.raises(AccordError, match=r"prior.*'uniform' or 'data'"):
+        accord.fuse(record, ["{use: ridge, prior: some}"], quiet=True)

@@ -15,7 +15,6 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from accord.errors import AccordError
-from accord.randomness import numpy_generator
 from accord.ridge import Ridge, solve
 from accord.sums import PACKINGS, Packing, Sums
 from closed_form import Data, Floats, dealt, made_up, pixels, sums_by_hand
@@ -153,12 +152,20 @@ def test_the_chosen_penalty_cross_validates_best(
 
 @pytest.mark.parametrize("penalty", [1.0, 30.0])
 @pytest.mark.parametrize(("rows", "width"), [(60, 5), (40, 60)])
-def test_the_variance_is_the_cross_validated_one_of_a_class(
-    rows: int, width: int, penalty: float
-) -> None:
+def test_unseen_images_score_as_those_left_out(rows: int, width: int, penalty: float) -> None:
     data = even(0, rows, width)
-    found = solve(sums_by_hand(data, 3), penalty)
-    assert found.variance == pytest.approx(cross_validation(data, 3, penalty) / 3, rel=1e-6)
+    found = solve(sums_by_hand(data, 4), penalty)  # of the fourth class there is no image
+    h, Y = found.freedom / rows, one_hot(data, 4)
+    out = (scores(found, data.features) - h * Y) / (1 - h)
+    within = np.zeros((4, 4))
+    for label in range(3):
+        of = out[data.labels == label]
+        np.testing.assert_allclose(found.means[label], of.mean(axis=0), atol=1e-9)
+        within += (of - of.mean(axis=0)).T @ (of - of.mean(axis=0)) / rows
+    np.testing.assert_allclose(found.within, within, atol=1e-9)
+    # And so they miss by what cross-validation says.
+    missed = ((Y - out) ** 2).sum() / rows
+    assert missed == pytest.approx(cross_validation(data, 4, penalty), rel=1e-6)
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
@@ -330,79 +337,6 @@ def test_other_names_for_the_classes_only_reorder_the_answer(
     torch.testing.assert_close(found.weights[order], expected.weights, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(found.bias[order], expected.bias, rtol=1e-9, atol=1e-9)
     assert found.freedom == pytest.approx(expected.freedom)
-
-
-# --- classes of unlike size --------------------------------------------------------------------
-
-
-def copies(data: Data, times: list[int]) -> Data:
-    """Every image of class c, times[c] times over."""
-    rows = np.concatenate([np.flatnonzero(data.labels == c).repeat(t) for c, t in enumerate(times)])
-    return data.take(rows)
-
-
-def same_about_each_mean(seed: int, width: int, classes: int) -> Data:
-    """Classes that differ in their mean alone."""
-    draws = numpy_generator(seed, "deviations", width)
-    about = draws.normal(size=(8, width))
-    means = draws.normal(size=(classes, width))
-    features = (means[:, None] + about - about.mean(axis=0)).reshape(-1, width)
-    return Data(features, np.arange(classes).repeat(8))
-
-
-@given(seeds, st.lists(st.integers(1, 9), min_size=2, max_size=5), st.floats(1e-3, 1e3))
-def test_full_balance_is_the_answer_of_classes_of_one_size(
-    seed: int, times: list[int], penalty: float
-) -> None:
-    classes = len(times)
-    data = same_about_each_mean(seed, 6, classes)
-    # The same images in all, dealt evenly: every class `classes` × the mean of `times` over.
-    uneven = copies(data, [classes * t for t in times])
-    even = copies(data, [sum(times)] * classes)
-    found = solve(sums_by_hand(uneven, classes), penalty, balance=1.0)
-    wanted = solve(sums_by_hand(even, classes), penalty)
-    torch.testing.assert_close(found.weights, wanted.weights, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(found.bias, wanted.bias, rtol=1e-6, atol=1e-8)
-    assert found.freedom == pytest.approx(wanted.freedom)
-    assert found.variance == pytest.approx(wanted.variance, rel=1e-5, abs=1e-9)
-
-
-@pytest.mark.parametrize("balance", [0.3, 1.0])
-def test_balance_changes_nothing_where_classes_are_of_one_size(balance: float) -> None:
-    data = copies(same_about_each_mean(0, 6, 4), [2, 2, 2, 2])
-    found, plain = (solve(sums_by_hand(data, 4), balance=b) for b in (balance, 0.0))
-    torch.testing.assert_close(found.weights, plain.weights)
-    torch.testing.assert_close(found.bias, plain.bias)
-
-
-def test_balance_by_hand() -> None:
-    # φ = 0, 2, 2, 2 and 6 of classes 0 (four images) and 1 (one). β = ½: counts 2 : 1 of 5 images,
-    # 10/3 and 5/3; class means 1.5 and 6, μ = 3, within 3, between 10/3·1.5² + 5/3·3² = 22.5.
-    data = Data(np.array([[0.0], [2.0], [2.0], [2.0], [6.0]]), np.array([0, 0, 0, 0, 1]))
-    found = solve(sums_by_hand(data, 2), 4.5, balance=0.5)
-    assert found.weights.flatten().tolist() == pytest.approx([-1 / 6, 1 / 6])  # ∓5/(25.5 + 4.5)
-    assert found.bias.tolist() == pytest.approx([2 / 3 + 0.5, 1 / 3 - 0.5])
-
-
-def test_a_class_that_nobody_has_is_never_the_answer() -> None:
-    data = made_up(3, 60, 5, 3)
-    found = solve(sums_by_hand(data, 4), balance=1.0)
-    said = scores(found, data.features)
-    assert np.isfinite(said).all()
-    assert not (said.argmax(axis=1) == 3).any()
-
-
-def test_rare_classes_are_found_more_often_when_they_count_as_much() -> None:
-    everything = pixels(1_700)
-    rare = (everything.labels < 5) & (np.arange(1_700) % 10 > 0)  # a tenth of the digits 0 to 4
-    train, test = everything.take(~rare), everything.take(rare)
-    sums = sums_by_hand(train, 10)
-
-    def accuracy(balance: float) -> float:
-        said = scores(solve(sums, balance=balance), test.features).argmax(axis=1)
-        return float((said == test.labels).mean())
-
-    assert accuracy(1.0) > accuracy(0.0) + 0.02
 
 
 # --- a λ no larger than it must be -------------------------------------------------------------

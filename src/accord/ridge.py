@@ -23,48 +23,47 @@ SLACK = 0.01  # of the least GCV: so much worse may a smaller λ be
 class Ridge:
     """score = W(φ − μ) + ȳ; `penalty` is λ, `freedom` the effective number of parameters.
 
-    `variance` σ² is what an unseen image's scores are expected to miss y by, squared, per class
-    (GCV): softmax(score/σ²) are the probabilities if they miss it as a normal variable would.
+    `means` and `within` tell how unseen images score: the mean of each class and the covariance
+    about it. An image that was left out has (ŷ − hy)/(1 − h) where it has ŷ, h its leverage; with
+    the mean leverage dof/n, what is left out of every class follows from the sums.
     """
 
     weights: Tensor  # (C, d)
     bias: Tensor  # (C)
     penalty: float
     freedom: float
-    variance: float
+    means: Tensor  # (C, C): row c, the scores of class c
+    within: Tensor  # (C, C)
 
 
 def solve(
-    sums: Sums,
-    penalty: float | None = None,
-    balance: float = 0.0,
-    tell: Callable[[float], None] | None = None,
+    sums: Sums, penalty: float | None = None, tell: Callable[[float], None] | None = None
 ) -> Ridge:
     """The pooled solution. Without a `penalty`, λ is chosen by generalised cross-validation.
 
     It is the smallest whose GCV is within 1 % of the least. GCV judges squared errors, and a large
     λ makes these small by drawing all scores together; which is the largest suffers before that.
     GCV(λ) = n⁻¹‖Y − Ŷ‖² / (1 − dof/n)², dof = 1 + tr S(S + λI)⁻¹ (Golub, Heath and Wahba, 1979).
-    `balance` β makes the classes count as though there were n_c^(1−β) images of each.
     """
-    problem = _Problem(sums, balance)
+    problem = _Problem(sums)
     if problem.alike or not problem.spread:
         # All images look alike: nothing to tell classes apart by.
-        weights = torch.zeros_like(sums.sums)
-        return Ridge(weights, problem.prior, 0.0, 1.0, problem.spread / problem.n / len(weights))
+        zeros = torch.zeros_like(sums.sums)
+        means = problem.prior.expand(len(zeros), -1)
+        return Ridge(zeros, problem.prior, 0.0, 1.0, means, torch.zeros_like(means))
     if penalty is None:
         penalty = problem.scale * 10 ** _chosen(problem.validation, tell)
     try:
-        weights, freedom, residual = problem.solution(penalty)
+        weights, freedom, _ = problem.solution(penalty)
     except NotPositiveError:
         raise AccordError(
             f"the sums of these uploads have no ridge solution for λ = {penalty:.2g}: a scatter "
             "was rounded too much, or is not that of any images. Set a larger `penalty`, or "
             "`packing: float32` in the recipe."
         ) from None
-    variance = problem.corrected(freedom, residual) / weights.shape[1]
     bias = problem.prior - problem.mean @ weights
-    return Ridge(weights.T, bias, penalty, freedom, variance)
+    means, within = problem.unseen(weights, freedom)
+    return Ridge(weights.T, bias, penalty, freedom, means, within)
 
 
 class NotPositiveError(ArithmeticError):
@@ -72,18 +71,13 @@ class NotPositiveError(ArithmeticError):
 
 
 class _Problem:
-    def __init__(self, sums: Sums, balance: float) -> None:
+    def __init__(self, sums: Sums) -> None:
         self.n = sums.total
-        means = sums.sums / sums.counts.clamp(min=1)[:, None]
-        counts = _balanced(sums.counts.double(), balance)
-        self.prior = counts / self.n
-        self.mean = self.prior @ means
+        counts = sums.counts.double()
+        self.prior, self.mean = counts / self.n, sums.mean
         self.S = sums.scatter
-        if balance:
-            # Scatter within classes is as it was, that of their means as their new counts have it.
-            self.S = self.S - _between(sums.counts.double(), means) + _between(counts, means)
         # Σ(φ − μ)(y − ȳ)ᵀ, column by column: the class's own sum, less its count times μ.
-        self.B = (counts[:, None] * (means - self.mean)).T
+        self.B = (sums.sums - counts[:, None] * self.mean).T
         self.spread = float((counts * (1 - self.prior)).sum())  # Σ‖y − ȳ‖²
         self.scale = float(self.S.diagonal().mean())
         # Means of float32 sums differ by rounding where images do not.
@@ -122,20 +116,20 @@ class _Problem:
 
     def corrected(self, freedom: float, residual: float) -> float:
         """GCV: the residual as it would be on images that W has not seen."""
-        left = 1 - min(freedom / self.n, 1 - 1e-9)
-        return residual / left**2
+        return residual / self._left(freedom) ** 2
 
+    def unseen(self, weights: Tensor, freedom: float) -> tuple[Tensor, Tensor]:
+        """(means, within) of the scores of images that W has not seen."""
+        W, left = weights, self._left(freedom)
+        share = self.prior.clamp(min=1 / self.n)[:, None]  # a class that is not there stays at ȳ
+        apart = (self.B.T / self.n / share) @ W
+        within = (W.T @ self.S @ W) / self.n - apart.T @ (self.prior[:, None] * apart)
+        own = torch.eye(len(apart), dtype=W.dtype)
+        return (apart + self.prior - (1 - left) * own) / left, within / left**2
 
-def _balanced(counts: Tensor, balance: float) -> Tensor:
-    """n_c^(1−β) for every class there is, times what makes them n again."""
-    wanted = torch.where(counts > 0, counts ** (1 - balance), 0.0)
-    return wanted * counts.sum() / wanted.sum()
-
-
-def _between(counts: Tensor, means: Tensor) -> Tensor:
-    """Σ_c n_c (μ_c − μ)(μ_c − μ)ᵀ."""
-    apart = means - counts / counts.sum() @ means
-    return apart.T @ (counts[:, None] * apart)
+    def _left(self, freedom: float) -> float:
+        """1 − h, of the mean leverage h."""
+        return 1 - min(freedom / self.n, 1 - 1e-9)
 
 
 def _chosen(score: Callable[[float], float], tell: Callable[[float], None] | None) -> float:

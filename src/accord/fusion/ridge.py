@@ -7,27 +7,28 @@ from typing import Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from accord.fusion.base import Merge, Scene, Vote, fusions
 from accord.fusion.outputs import OutputEnsemble
 from accord.messages import MAP, NET, Upload, UploadHeader
-from accord.ridge import Ridge, solve
+from accord.posterior import Prior, log_probabilities
+from accord.ridge import solve
 from accord.sums import Sums
-
-SURE = 1e-3  # the least variance of a score
 
 
 @fusions.register("ridge")
 class RidgeFusion(Merge):
-    """argmax_c of W(φ(x) − μ) + ȳ, W = (S + λI)⁻¹ Σ(φ − μ)(y − ȳ)ᵀ over all clients' images.
+    """Scores s = W(φ(x) − μ) + ȳ, W = (S + λI)⁻¹ Σ(φ − μ)(y − ȳ)ᵀ over all clients' images, and
+    argmax_c of ln p(c | s), s | c ~ N(m_c, V) as unseen images score.
 
     Sums do not care who holds what: the answer is that of all images in one place, for every
-    partition. λ is chosen by generalised cross-validation, from the sums alone.
+    partition. λ is chosen by generalised cross-validation, m and V follow, from the sums alone.
     """
 
     penalty: float | None = Field(None, gt=0, description="λ; null: by cross-validation")
-    balance: float = Field(
-        1.0, ge=0, le=1, description="β: classes count as n_c^(1−β); 1: all alike, 0: as they are"
+    prior: Prior = Field(
+        "uniform", description="π: every class as likely as any other, or as in the data"
     )
 
     @property
@@ -41,17 +42,16 @@ class RidgeFusion(Merge):
         total = scene.total
         if total is None:
             raise ValueError("'ridge' fuses sums")
-        yield classifier(total, solve(total, self.penalty, self.balance, scene.tell), scene)
+        found = solve(total, self.penalty, scene.tell)
+        yield classifier(total, *log_probabilities(found, total.counts, self.prior), scene)
 
 
-def classifier(total: Sums, found: Ridge, scene: Scene) -> Upload:
+def classifier(total: Sums, weights: Tensor, bias: Tensor, scene: Scene) -> Upload:
     """The map and the solution as one net."""
     header = UploadHeader(
         client="ridge", epoch=1, samples=total.total, briefing=scene.briefing.digest
     )
     values = {name: t for name, t in scene.briefing.tensors.items() if name.startswith(MAP)}
-    # Logits whose softmax are probabilities; a perfect fit is still not certain.
-    scale = 1 / max(found.variance, SURE)
-    head = {"prototypes": scale * found.weights, "bias": scale * found.bias}
+    head = {"prototypes": weights, "bias": bias}
     tensors = {**values, **{f"{NET}head.{name}": tensor.float() for name, tensor in head.items()}}
     return Upload(header, {**tensors, "label_counts": total.counts.to(torch.int64)})

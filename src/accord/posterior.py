@@ -1,0 +1,40 @@
+"""From ridge scores to probabilities: Fisher's rule on the scores of unseen images.
+
+Scores of least squares are drawn to the mean, rare classes' the most, and one class can lie hidden
+between two others. How classes lie among the scores is known from the sums alone, so that Bayes'
+rule can undo it: with s | c ~ N(m_c, V), ln p(c | s) = s·V⁻¹m_c − m_c·V⁻¹m_c/2 + ln π_c + const.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from accord.ridge import Ridge
+
+Prior = Literal["uniform", "data"]
+LEAST = 1e-3  # a score's standard deviation is at least this, and at least this share of V's mean
+NEVER = 20.0  # by so much the log-probability of a class that nobody holds is below another's
+
+
+def log_probabilities(found: Ridge, counts: Tensor, prior: Prior) -> tuple[Tensor, Tensor]:
+    """(weights (C, d), bias (C)) of ln p(c | φ) + const: linear, as the scores are."""
+    there = counts > 0
+    V = found.within
+    V = V + (LEAST**2 + LEAST * V.diagonal().mean().clamp(min=0)) * torch.eye(len(V), dtype=V.dtype)
+    A = torch.linalg.solve(V, found.means.T).T  # row c: V⁻¹m_c
+    constant = -(A * found.means).sum(dim=1) / 2
+    if prior == "data":
+        constant = constant + counts.clamp(min=1).double().log()
+    weights, bias = _centred(A @ found.weights), _centred(A @ found.bias + constant)
+    # A class that nobody holds is the most frequent one's shadow.
+    most = int(counts.argmax())
+    weights = torch.where(there[:, None], weights, weights[most])
+    return weights, torch.where(there, bias, bias[most] - NEVER)
+
+
+def _centred(rows: Tensor) -> Tensor:
+    """Without what all classes have in common: probabilities stay, and digits are saved."""
+    return rows - rows.mean(dim=0)
