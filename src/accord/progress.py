@@ -38,23 +38,31 @@ class Work:
         self.done = 0.0
         self.current: dict[int, float] = {}
         self.began = time.monotonic()
-        self.first: tuple[float, float] | None = None  # when work was first heard of, and its share
+        self.restored = 0.0  # done by an earlier run that was interrupted, which took no time now
+        self.first: tuple[float, float] | None = None  # when work was first heard of, and how much
 
     def share(self) -> float:
-        return min(1.0, (self.done + sum(self.current.values())) / max(self.total, 1e-9))
+        return min(1.0, self._all() / max(self.total, 1e-9))
 
-    def heard(self, job: int, size: float) -> None:
+    def _all(self) -> float:
+        return self.done + sum(self.current.values())
+
+    def heard(self, job: int, size: float, *, restored: bool = False) -> None:
+        if restored:
+            self.restored += size - self.current.get(job, 0.0)
         self.current[job] = size
         if self.first is None:
             # Not from the start: workers take seconds to come up, which no later work does.
-            self.first = (time.monotonic(), self.share())
+            self.first = (time.monotonic(), self._all() - self.restored)
 
     def left(self) -> float | None:
         """Seconds to go, once there is something to judge by."""
-        if self.first is None or self.share() - self.first[1] < 0.005:
+        if self.first is None:
             return None
-        passed, done = time.monotonic() - self.first[0], self.share() - self.first[1]
-        return passed * (1 - self.share()) / done
+        passed, done = time.monotonic() - self.first[0], self._all() - self.restored - self.first[1]
+        if done < 0.005 * self.total:
+            return None
+        return passed * max(0.0, self.total - self._all()) / done
 
 
 class Silent:
@@ -70,7 +78,7 @@ class Silent:
     def started(self, run: Run, job: Job) -> None:
         pass
 
-    def news(self, run: Run, job: Job, share: float) -> None:
+    def news(self, run: Run, job: Job, share: float, *, restored: bool = False) -> None:
         pass
 
     def ended(self, run: Run, job: Job, failure: str | None) -> None:
@@ -96,11 +104,11 @@ class Plain(Silent):
         self.tell(f"trials to run: {sum(run.kind == 'trial' for run in runs)}")
         yield
 
-    def news(self, run: Run, job: Job, share: float) -> None:
+    def news(self, run: Run, job: Job, share: float, *, restored: bool = False) -> None:
         work = self.work
         if work is None:
             return
-        work.heard(id(job), share * job.size)
+        work.heard(id(job), share * job.size, restored=restored)
         if time.monotonic() - self.spoke > PLAIN_EVERY:
             self.spoke = time.monotonic()
             left = work.left()
@@ -167,9 +175,9 @@ class Bars(Plain):
         name = f"{run.trial.recipe.name} ({setting}) {what}"
         self.tasks[id(job)] = self.bars.add_task(name, total=1.0)
 
-    def news(self, run: Run, job: Job, share: float) -> None:  # noqa: ARG002
+    def news(self, run: Run, job: Job, share: float, *, restored: bool = False) -> None:  # noqa: ARG002
         if self.work is not None:
-            self.work.heard(id(job), share * job.size)
+            self.work.heard(id(job), share * job.size, restored=restored)
         if id(job) in self.tasks:
             self.bars.update(self.tasks[id(job)], completed=share)
 

@@ -64,6 +64,22 @@ def test_what_is_left_to_do_is_known_before_it_starts(study: Raw, tmp_path: Path
     assert [run.stage for run in plan.runs(Record(tmp_path / "made"))] == ["finished"]
 
 
+def test_what_an_interrupted_run_had_done_is_not_taken_for_speed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("accord.progress.time.monotonic", lambda: clock[0])
+    work = Work([])
+    work.total = 1_000.0
+    for size in (100, 200, 400):  # epochs of before, told at once
+        work.heard(1, size, restored=True)
+    assert work.share() == pytest.approx(0.4)
+    assert work.left() is None
+    clock[0] = 10.0
+    work.heard(1, 500)
+    assert work.left() == pytest.approx(50)  # 100 in 10 s, 500 to go
+
+
 def test_piped_progress_is_plain_lines_with_an_estimate(
     study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

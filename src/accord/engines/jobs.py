@@ -115,7 +115,7 @@ def train_client(args: Args, tell: Tell) -> Args:
     if state:
         training.restore(state)
         for event in training.telemetry:
-            tell({"event": event})
+            tell({"event": event, "restored": True})
     saved = time.monotonic()
     while not training.done:
         event = training.run_epoch(_throttled(training, tell))
