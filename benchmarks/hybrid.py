@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 import accord
-from accord.data.datasets import inventory
 from accord.data.deal import Deal, open_deal
 from benchmarks.figure import Figure
+from benchmarks.workspace import LACKING, has_cifar10
 
 WEIGHTS = tuple(step / 20 for step in range(11))  # of the trained clients, at most one half
 FIXED = {"closed-form": "ridge", "trained": "classwise"}  # recipe → the fusion that answers
@@ -36,8 +36,8 @@ STUDY: dict[str, Any] = {
 def measure() -> list[Figure]:
     """A whole study, some 8 minutes on two cores."""
     name = "closed form and trained clients, 10,000 CIFAR-10 images, α = 0.05"
-    if not any(entry.name == "cifar10" and entry.found for entry in inventory(None)):
-        return [Figure(name, "not measured: CIFAR-10 is not here (set ACCORD_DATA)")]
+    if not has_cifar10():
+        return [Figure(name, LACKING)]
     with TemporaryDirectory(prefix="accord-benchmark-") as folder:
         run = Path(folder) / "run"
         accord.run(STUDY, out=run)

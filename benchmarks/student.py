@@ -1,6 +1,6 @@
 """One model instead of five: what a distilled student keeps of its teachers, and what it costs.
 
-The only benchmark that needs real images: CIFAR-10, where `accord data` finds it (ACCORD_DATA).
+Needs CIFAR-10, where `accord data` finds it (ACCORD_DATA).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 import accord
-from accord.data.datasets import inventory
 from accord.data.imageset import ImageSet
 from accord.randomness import numpy_generator
 from benchmarks.figure import Figure
 from benchmarks.turns import one_thread, ratio
+from benchmarks.workspace import LACKING, has_cifar10
 
 TARGET, ROUNDS, IMAGES = 0.95, 5, 1_000
 TEACHER = "classwise"
@@ -39,8 +39,8 @@ FUSIONS: dict[str, dict[str, Any]] = {
 def measure() -> list[Figure]:
     """A whole study, some 8 minutes on two cores; both models then answer in turns."""
     name = "student of five resnet10 clients, 5,000 CIFAR-10 images without labels"
-    if not any(entry.name == "cifar10" and entry.found for entry in inventory(None)):
-        return [Figure(name, "not measured: CIFAR-10 is not here (set ACCORD_DATA)")]
+    if not has_cifar10():
+        return [Figure(name, LACKING)]
     with TemporaryDirectory(prefix="accord-benchmark-") as folder:
         run = Path(folder) / "run"
         accord.run(STUDY, out=run)

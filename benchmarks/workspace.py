@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from accord.data.datasets import inventory
 from accord.engines.trialrun import TrialRun
 from accord.plan import Plan
 from accord.randomness import numpy_generator
@@ -22,6 +23,12 @@ from accord.record import Record
 from accord.study import load_study
 
 SIZE, CHANNELS, CLASSES = 32, 3, 10
+LACKING = "not measured: CIFAR-10 is not here (set ACCORD_DATA)"
+
+
+def has_cifar10() -> bool:
+    """Whether `accord data` finds it; few benchmarks need real images."""
+    return any(entry.name == "cifar10" and entry.found for entry in inventory(None))
 
 
 @contextmanager
