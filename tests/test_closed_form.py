@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 import accord
@@ -23,6 +24,7 @@ from accord.predictor import Predictor
 from accord.record import Record
 from accord.summing import Summing
 from accord.sums import Sums
+from accord.totals import Total
 from tests_support import images_of
 
 Raw = dict[str, Any]
@@ -351,3 +353,102 @@ def test_classes_are_as_likely_as_any_other_or_as_in_the_data(record: Path) -> N
     assert accuracy(record, "data") > 0.85
     with pytest.raises(AccordError, match=r"prior.*'uniform' or 'data'"):
         accord.fuse(record, ["{use: ridge, prior: some}"], quiet=True)
+
+
+# --- who comes and who goes, once and by the right name -----------------------------------------
+
+
+def late(record: Path, path: Path, client: str, labels: list[int]) -> Path:
+    """The upload of one who comes later."""
+    (trial,) = Record(record).trials()
+    summing = Summing(images_of(labels), Briefing.load(trial.briefing), client, torch.device("cpu"))
+    summing.upload(summing.run()).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"without": ["2"], "remove": ["2"]}, "--without 2 --remove 2: .* Name each client once"),
+        ({"remove": ["0", "1", "2", "3"]}, "--remove leaves no client"),
+        ({"without": ["0", "1", "2", "3"]}, "--without leaves no client"),
+    ],
+)
+def test_a_client_is_named_once(record: Path, options: Raw, said: str) -> None:
+    with pytest.raises(AccordError, match=said):
+        accord.fuse(record, ["ridge"], workers=1, quiet=True, **options)
+
+
+def test_who_comes_counts_once(record: Path, tmp_path: Path) -> None:
+    file = late(record, tmp_path / "late.safetensors", "late", [0, 1, 2])
+    with pytest.raises(AccordError, match=r"client late is one of .* already, or was named"):
+        accord.fuse(record, ["ridge"], add=[file, file], workers=1, quiet=True)
+    nameless = late(record, tmp_path / "nameless.safetensors", "", [0, 1, 2])
+    with pytest.raises(AccordError, match="does not say whose it is"):
+        accord.fuse(record, ["ridge"], add=[nameless], workers=1, quiet=True)
+
+
+def test_another_upload_of_the_same_name_is_not_taken_for_the_first(
+    record: Path, tmp_path: Path
+) -> None:
+    file = late(record, tmp_path / "late.safetensors", "late", [0, 1, 2])
+    accord.fuse(record, ["ridge"], add=[file], workers=1, quiet=True)
+    accord.fuse(record, ["ridge"], add=[file], workers=1, quiet=True)
+    late(record, file, "late", [3, 4, 5, 6])
+    with pytest.raises(
+        AccordError, match="has a row 'ridge-with-late' already, with another clien"
+    ):
+        accord.fuse(record, ["ridge"], add=[file], workers=1, quiet=True)
+
+
+@pytest.mark.parametrize("damage", ["lacks", "nan"])
+def test_a_kept_total_that_is_damaged_is_made_again(record: Path, damage: str) -> None:
+    (path,) = record.glob("trials/closed*/total.safetensors")
+    total = Total.load(path)
+    tensors = dict(total.tensors)
+    if damage == "lacks":
+        tensors.pop("scatter")
+    else:
+        tensors["scatter"] = torch.full_like(tensors["scatter"], float("nan"))
+    Total(total.header, tensors).save(path)
+    accord.fuse(record, ["{use: ridge, as: again}"], workers=1, quiet=True)
+    assert accuracy(record, "again") == accuracy(record)
+
+
+# --- keys that mean nothing here ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("recipe", "key"),
+    [
+        ({**RECIPE, "head": "prototypes"}, "head"),
+        ({**RECIPE, "views": 2}, "views"),
+        ({**RECIPE, "budget": {"lr": 0.1}}, "budget"),
+        ({**RECIPE, "pooled": True, "copies": 2}, "copies"),
+        ({"use": "ce-ensemble", "packing": "int8"}, "packing"),
+    ],
+)
+def test_keys_without_a_meaning_are_refused(tmp_path: Path, recipe: Raw, key: str) -> None:
+    with pytest.raises(AccordError, match=rf"{key}: it means something only where .* Drop it"):
+        accord.run(study(recipes=[recipe]), out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_paths_in_recipes_are_meant_from_where_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    trained = run(tmp_path / "trained", recipes=["ce-ensemble"])
+    accord.fuse(trained, ["average"], workers=1, quiet=True, save=tmp_path / "model")
+    blocks = [{"use": "encoder", "model": "model", "stages": 1, "grid": 1}]
+    fusion = {"use": "distilled", "teacher": "ridge", "images": "pictures", "epochs": 1}
+    raw = study(recipes=[{**RECIPE, "map": {"blocks": blocks}, "fusion": ["ridge", fusion]}])
+    (tmp_path / "study.yaml").write_text(json.dumps(raw))
+    (tmp_path / "pictures").mkdir()
+    for index in range(4):
+        pixels = np.full((8, 8), 60 * index, np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{index}.png")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    results = accord.run(tmp_path / "study.yaml", out=tmp_path / "out", workers=1, quiet=True)
+    assert not results.failures
+    assert {row["fusion"] for row in results.rows} == {"ridge", "distilled"}

@@ -26,12 +26,13 @@ def test_by_hand() -> None:
     # One score counts: class means −1 and 2, variance 1/4 (and 10⁻⁶ + 10⁻³/8 for safety).
     means = torch.tensor([[-1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
     within = torch.tensor([[0.25, 0.0], [0.0, 0.0]], dtype=torch.float64)
-    ridge = Ridge(torch.eye(2).double(), torch.zeros(2).double(), 1.0, 1.0, means, within)
+    ridge = Ridge(torch.eye(2).double(), torch.zeros(2).double(), 1.0, 1.0, 9.0, means, within)
+    counts = torch.tensor([3 * 10**9, 10**9])  # so many that all is known
     variance = 0.25 + 1e-6 + 1e-3 * 0.125
-    weights, bias = log_probabilities(ridge, torch.tensor([3, 1]), "uniform")
+    weights, bias = log_probabilities(ridge, counts, "uniform")
     assert weights[:, 0].tolist() == pytest.approx([-1.5 / variance, 1.5 / variance])
     assert bias.tolist() == pytest.approx([0.75 / variance, -0.75 / variance])
-    _, prior = log_probabilities(ridge, torch.tensor([3, 1]), "data")
+    _, prior = log_probabilities(ridge, counts, "data")
     assert (prior - bias).tolist() == pytest.approx([np.log(3) / 2, -np.log(3) / 2])
 
 
@@ -39,13 +40,13 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_scikit_learns_rule_on_the_scores_left_out(seed: int, prior: Prior) -> None:
     classes = 4
-    data = made_up(seed, 300, 6, classes)
+    data = made_up(seed, 3_000, 6, classes)
     sums = sums_by_hand(data, classes)
     found = solve(sums)
-    h, Y = found.freedom / 300, np.eye(classes)[data.labels]
+    h, Y = found.freedom / 3_000, np.eye(classes)[data.labels]
     in_sample = data.features @ found.weights.numpy().T + found.bias.numpy()
     out = (in_sample - h * Y) / (1 - h)
-    shares = sums.counts.double().numpy() / 300
+    shares = sums.counts.double().numpy() / 3_000
     # Scores sum to 1, so that all but one say everything.
     oracle = LinearDiscriminantAnalysis(solver="lsqr", priors=shares).fit(out[:, 1:], data.labels)
     expected = oracle.decision_function(in_sample[:, 1:])
@@ -114,3 +115,22 @@ def test_images_all_alike_have_every_class_as_likely_as_it_is() -> None:
     train = Data(np.ones((4, 3)), np.array([0, 0, 0, 1]))
     said = told(train, 2, np.ones((1, 3)), "data").softmax(dim=1)
     assert said[0].tolist() == pytest.approx([0.75, 0.25])
+
+
+@pytest.mark.parametrize("images", [2, 5, 10, 15, 20, 30, 50, 100, 200])
+@pytest.mark.parametrize("penalty", [None, 1e-6, 1e-2])
+def test_few_images_are_told_apart_as_well_as_by_scores(images: int, penalty: float | None) -> None:
+    # 256 features: all that an image's score tells may be its own label.
+    plain, labels = pixels(1_200)
+    features = np.hstack([plain, plain**2, np.sqrt(plain), np.tanh(3 * plain)])
+    sums = sums_by_hand(Data(features[:images], labels[:images]), 10)
+    found = solve(sums, penalty)
+    weights, bias = log_probabilities(found, sums.counts, "uniform")
+    test = torch.from_numpy(features[400:])
+
+    def accuracy(scores: torch.Tensor) -> float:
+        return float((scores.float().argmax(dim=1).numpy() == labels[400:]).mean())
+
+    raw = accuracy(test @ found.weights.T + found.bias)
+    assert accuracy(test @ weights.T + bias) >= raw - 0.03
+    assert (weights.abs().max() * test.abs().max()) < 1e5  # float32 has digits left

@@ -313,8 +313,6 @@ def test_a_correlation_beyond_one_is_refused(packing: Packing, sign: int) -> Non
     tensors = honest(packing)
     S = Sums.of(tensors).scatter
     bound = float((S[0, 0] * S[1, 1]).sqrt()) if packing == "float32" else 1.0
-    tensors["scatter"][1] = sign * 1.001 * bound
-    check_sums(tensors, "client 7")  # rounding does that
     tensors["scatter"][1] = sign * 1.05 * bound
     with pytest.raises(AccordError, match=r"client 7: .* correlated by more than 1"):
         check_sums(tensors, "client 7")
@@ -326,3 +324,42 @@ def test_a_feature_that_never_changes_cannot_change_with_another() -> None:
     tensors["scatter"][1] = 1e-3
     with pytest.raises(AccordError, match="correlated by more than 1"):
         check_sums(tensors, "client 7")
+
+
+# --- sums that look right one by one ------------------------------------------------------------
+
+
+def test_classes_further_apart_than_the_scatter_are_refused() -> None:
+    tensors = honest("float32")
+    tensors["scatter"] = tensors["scatter"] * 0.0
+    with pytest.raises(AccordError, match="client 7: its classes lie further apart"):
+        check_sums(tensors, "client 7")
+    tensors = honest("float32")
+    tensors["feature_sums"][0] += 1e30
+    with pytest.raises(AccordError, match="client 7: its classes lie further apart"):
+        check_sums(tensors, "client 7")
+
+
+@pytest.mark.parametrize("packing", ["float32", "float16"])
+def test_three_features_that_all_contradict_each_other_are_refused(packing: Packing) -> None:
+    # Each pair may be anticorrelated; three cannot all be.
+    tensors = honest(packing)
+    spread = Sums.of(tensors).scatter.diagonal().sqrt()
+    width = len(spread)
+    against = 2 * torch.eye(width).double() - 1
+    if packing == "float32":
+        against = against * spread * spread[:, None]
+    upper = torch.triu_indices(width, width)
+    tensors["scatter"] = against[upper[0], upper[1]].to(tensors["scatter"].dtype)
+    with pytest.raises(AccordError, match="client 7: some mix of features has a scatter below 0"):
+        check_sums(tensors, "client 7")
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("rows", [1, 2, 7, 40])
+def test_honest_sums_of_few_images_pass(rows: int, packing: Packing) -> None:
+    for seed in range(5):
+        data = made_up(seed, rows, 60, CLASSES)
+        check_sums(sums_by_hand(data, CLASSES).tensors(packing), "client 7")
+        digits = pixels(rows)
+        check_sums(sums_by_hand(digits, 10).tensors(packing), "client 7")

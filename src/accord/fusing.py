@@ -95,8 +95,7 @@ def fuse(
 def _suffix(changes: Changes) -> str:
     """What the name of a row tells of who was fused."""
     gone = (*changes.without, *changes.gone)
-    added = [Upload.load(path).header.client for path in changes.come]
-    said = f"-with-{'-'.join(added)}" if added else ""
+    said = f"-with-{'-'.join(changes.added)}" if changes.come else ""
     said += f"-without-{'-'.join(gone)}" if gone else ""
     return re.sub(r"[^A-Za-z0-9._-]", "_", said)  # it becomes the name of a file
 
@@ -178,7 +177,10 @@ def _refuse_another(run: TrialRun, specs: Sequence[Spec], changes: Changes) -> N
     for spec in specs:
         old = measured.get(spec["as"], spec)
         names = [key for key in {*old, *spec} if old.get(key) != spec.get(key)]
-        if spec["as"] in last and sorted(last[spec["as"]]["without"]) != gone:
+        if spec["as"] in last and (
+            sorted(last[spec["as"]]["without"]) != gone
+            or last[spec["as"]]["added"] != changes.added
+        ):
             names.append("clients")
         if names:
             raise AccordError(
@@ -191,21 +193,33 @@ def _check_changes(run: TrialRun, changes: Changes) -> None:
     """Refuses to leave out everybody, to add anybody twice, and to subtract what is no sum."""
     names = run.deal.partition.names
     if len({*changes.without, *changes.gone}) >= len(names) and not changes.come:
-        raise AccordError(f"--without leaves no client of {run.folder.id}.")
+        option = "--remove" if changes.gone else "--without"
+        raise AccordError(f"{option} leaves no client of {run.folder.id}.")
+    both = sorted({*changes.without} & {*changes.gone})
+    if both:
+        raise AccordError(
+            f"--without {both[0]} --remove {both[0]}: who is left out is in no sum to be "
+            "subtracted from. Name each client once."
+        )
     if (changes.come or changes.gone) and run.trial.recipe.map is None:
         raise AccordError(
             f"--add and --remove need uploads that are sums; the clients of {run.folder.id} upload "
             "nets. Leave one out with --without, or choose trials with --trial."
         )
     briefing = Briefing.load(run.folder.briefing)
+    known = {*names, *(run.deal.partition.sources or ())}
     for path in changes.come:
         upload = Upload.load(path)
         upload.check(briefing, str(path))
-        if upload.header.client in names:
+        client = upload.header.client
+        if not client:
+            raise AccordError(f"--add {path}: it does not say whose it is (`client` is empty).")
+        if client in known:
             raise AccordError(
-                f"--add {path}: client {upload.header.client} is one of {run.folder.id} already, "
-                "and would count twice."
+                f"--add {path}: client {client} is one of {run.folder.id} already, or was named "
+                "before, and would count twice."
             )
+        known.add(client)
 
 
 def _check_uploads(run: TrialRun, changes: Changes) -> None:

@@ -12,10 +12,15 @@ from accord.bank import absolute_source
 def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Relative paths are meant from `folder`: the study's own, or where one types.
 
-    Those are `data.path`, `bank.source` in a recipe's changes, and `images` of a fusion.
+    Those are `data.path`, `images` of a fusion, and in a recipe's changes `bank.source` and the
+    `model` of a map's encoder.
     """
     if isinstance(raw.get("recipes"), list):
-        raw = {**raw, "recipes": [_absolute_bank(entry, folder) for entry in raw["recipes"]]}
+        recipes = [
+            absolute_recipe(entry, folder) if isinstance(entry, Mapping) else entry
+            for entry in raw["recipes"]
+        ]
+        raw = {**raw, "recipes": recipes}
     if isinstance(raw.get("fusions"), list):
         raw = {**raw, "fusions": [absolute_images(entry, folder) for entry in raw["fusions"]]}
     data = raw.get("data")
@@ -34,12 +39,26 @@ def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def absolute_images(entry: Any, folder: Path) -> Any:
     """A fusion whose `images` are a path from `folder`, with a path from anywhere."""
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("images"), str):
-        return entry
-    return {**entry, "images": str((folder / Path(entry["images"]).expanduser()).absolute())}
+    return _absolute(entry, "images", folder)
 
 
-def _absolute_bank(entry: Any, folder: Path) -> Any:
-    if not isinstance(entry, Mapping) or "bank" not in entry:
+def _absolute(entry: Any, key: str, folder: Path) -> Any:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get(key), str):
         return entry
-    return {**entry, "bank": absolute_source(entry["bank"], folder)}
+    return {**entry, key: str((folder / Path(entry[key]).expanduser()).absolute())}
+
+
+def absolute_recipe(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A recipe, or changes to one, whose paths are from `folder`, with paths from anywhere."""
+    found = dict(entry)
+    if "bank" in found:
+        found["bank"] = absolute_source(found["bank"], folder)
+    if isinstance(found.get("map"), Mapping) and isinstance(found["map"].get("blocks"), list):
+        blocks = [_absolute(block, "model", folder) for block in found["map"]["blocks"]]
+        found["map"] = {**found["map"], "blocks": blocks}
+    rules = found.get("fusion")
+    if isinstance(rules, list):
+        found["fusion"] = [absolute_images(rule, folder) for rule in rules]
+    elif "fusion" in found:
+        found["fusion"] = absolute_images(rules, folder)
+    return found

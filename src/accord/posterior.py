@@ -3,6 +3,10 @@
 Scores of least squares are drawn to the mean, rare classes' the most, and one class can lie hidden
 between two others. How classes lie among the scores is known from the sums alone, so that Bayes'
 rule can undo it: with s | c ~ N(m_c, V), ln p(c | s) = s·V⁻¹m_c − m_c·V⁻¹m_c/2 + ln π_c + const.
+
+The fewer images there are for so many features, the more of its own label is in each one's score,
+and the less is known of unseen ones. So m and V are drawn towards what least squares wants, y and
+the variance of its error: towards the scores themselves.
 """
 
 from __future__ import annotations
@@ -22,10 +26,11 @@ NEVER = 20.0  # by so much the log-probability of a class that nobody holds is b
 def log_probabilities(found: Ridge, counts: Tensor, prior: Prior) -> tuple[Tensor, Tensor]:
     """(weights (C, d), bias (C)) of ln p(c | φ) + const: linear, as the scores are."""
     there = counts > 0
-    V = found.within
-    V = V + (LEAST**2 + LEAST * V.diagonal().mean().clamp(min=0)) * torch.eye(len(V), dtype=V.dtype)
-    A = torch.linalg.solve(V, found.means.T).T  # row c: V⁻¹m_c
-    constant = -(A * found.means).sum(dim=1) / 2
+    means, V = _drawn(found, counts)
+    A = torch.linalg.solve(V, means.T).T  # row c: V⁻¹m_c
+    if not bool(found.weights.any()):
+        A = torch.zeros_like(A)  # all images look alike
+    constant = -(A * means).sum(dim=1) / 2
     if prior == "data":
         constant = constant + counts.clamp(min=1).double().log()
     weights, bias = _centred(A @ found.weights), _centred(A @ found.bias + constant)
@@ -33,6 +38,16 @@ def log_probabilities(found: Ridge, counts: Tensor, prior: Prior) -> tuple[Tenso
     most = int(counts.argmax())
     weights = torch.where(there[:, None], weights, weights[most])
     return weights, torch.where(there, bias, bias[most] - NEVER)
+
+
+def _drawn(found: Ridge, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """(m, V), drawn by 1 − (1 − h²)(1 − C/n) towards (y, σ²I); h = dof/n is the mean leverage."""
+    n, classes = int(counts.sum()), int((counts > 0).sum())
+    own = torch.eye(len(counts), dtype=found.means.dtype)
+    known = (1 - min(found.freedom / n, 1.0) ** 2) * (1 - min(classes / n, 1.0))
+    means = known * found.means + (1 - known) * own
+    V = known * found.within + (1 - known) * found.variance * own
+    return means, V + (LEAST**2 + LEAST * V.diagonal().mean().clamp(min=0)) * own
 
 
 def _centred(rows: Tensor) -> Tensor:

@@ -99,6 +99,8 @@ TRAINING = (
     "alignment_epochs",
 )
 SUMMING = ("map", "packing")
+IDLE_WITH_MAP = ("views", "batches", "head", "budget", "copies")
+IDLE_WITHOUT_MAP = ("packing",)
 
 
 def resolve(use: Any, folder: Path) -> Recipe:
@@ -202,6 +204,12 @@ def _check_kind(recipe: Recipe, where: str) -> None:
         raise AccordError(
             f"{where}: with a `map` nothing trains; found {training[0]!r} as well. Drop one."
         )
+    plain = Recipe.model_fields
+    idle = IDLE_WITH_MAP if recipe.map else IDLE_WITHOUT_MAP
+    said = [key for key in idle if getattr(recipe, key) != plain[key].default]
+    if said:
+        other = "only where nets train" if recipe.map else "only where there is a `map`"
+        raise AccordError(f"{where}.{said[0]}: it means something {other}. Drop it.")
     kind = "nets" if recipe.map is None else "sums"
     for spec in recipe.fusion:
         if rule_of(spec).of != kind:

@@ -23,6 +23,7 @@ SLACK = 0.01  # of the least GCV: so much worse may a smaller λ be
 class Ridge:
     """score = W(φ − μ) + ȳ; `penalty` is λ, `freedom` the effective number of parameters.
 
+    `variance` is what an unseen image's scores are expected to miss y by, squared, per class (GCV).
     `means` and `within` tell how unseen images score: the mean of each class and the covariance
     about it. An image that was left out has (ŷ − hy)/(1 − h) where it has ŷ, h its leverage; with
     the mean leverage dof/n, what is left out of every class follows from the sums.
@@ -32,6 +33,7 @@ class Ridge:
     bias: Tensor  # (C)
     penalty: float
     freedom: float
+    variance: float
     means: Tensor  # (C, C): row c, the scores of class c
     within: Tensor  # (C, C)
 
@@ -50,11 +52,12 @@ def solve(
         # All images look alike: nothing to tell classes apart by.
         zeros = torch.zeros_like(sums.sums)
         means = problem.prior.expand(len(zeros), -1)
-        return Ridge(zeros, problem.prior, 0.0, 1.0, means, torch.zeros_like(means))
+        variance = problem.spread / problem.n / len(zeros)
+        return Ridge(zeros, problem.prior, 0.0, 1.0, variance, means, torch.zeros_like(means))
     if penalty is None:
         penalty = problem.scale * 10 ** _chosen(problem.validation, tell)
     try:
-        weights, freedom, _ = problem.solution(penalty)
+        weights, freedom, residual = problem.solution(penalty)
     except NotPositiveError:
         raise AccordError(
             f"the sums of these uploads have no ridge solution for λ = {penalty:.2g}: a scatter "
@@ -62,8 +65,9 @@ def solve(
             "`packing: float32` in the recipe."
         ) from None
     bias = problem.prior - problem.mean @ weights
+    variance = problem.corrected(freedom, residual) / weights.shape[1]
     means, within = problem.unseen(weights, freedom)
-    return Ridge(weights.T, bias, penalty, freedom, means, within)
+    return Ridge(weights.T, bias, penalty, freedom, variance, means, within)
 
 
 class NotPositiveError(ArithmeticError):
@@ -138,7 +142,8 @@ def _chosen(score: Callable[[float], float], tell: Callable[[float], None] | Non
     down = round((COARSE[-1] - COARSE[0]) / DOWN)
 
     def attempt(exponent: float) -> float:
-        tried[exponent] = score(exponent)
+        if exponent not in tried:
+            tried[exponent] = score(exponent)
         if tell:
             tell(len(tried) / (len(COARSE) + 2 * len(FINER) + down))
         return tried[exponent]

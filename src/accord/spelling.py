@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.bank import absolute_source
 from accord.errors import AccordError
+from accord.paths import absolute_recipe
 
 Spec = dict[str, Any]
 
@@ -60,8 +60,7 @@ def in_full(raw: Spec, folder: Path) -> Spec:
             f"'bank': expected a mapping such as {{size: 1024}}; found {normal['bank']!r}. Which "
             "rows repel is said in the contrast: objective: {contrast: {bank: others}}."
         )
-    if "bank" in normal:
-        normal["bank"] = absolute_source(normal["bank"], folder)
+    normal = absolute_recipe(normal, folder)
     for key in ("anchors", "balance"):
         if isinstance(normal.get(key), str):
             normal[key] = {"use": normal[key]}

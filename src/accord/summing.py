@@ -64,6 +64,8 @@ class Summing:
         return features
 
     def upload(self, event: Event) -> Upload:
+        if not bool(self.sums.scatter.float().isfinite().all()):
+            raise ClientError("the sums of its features are too large for float32: scale the map.")
         packing = self.briefing.header.training["packing"]
         header = UploadHeader(
             client=self.client,

@@ -18,7 +18,14 @@ from accord.errors import AccordError
 Packing = Literal["float32", "float16", "int8"]
 PACKINGS: tuple[Packing, ...] = get_args(Packing)
 STEPS = 127  # of an int8 correlation
+NOISE = 1e-12  # of a mean's square: the variance of a feature that never changes, in float32
+TINY = 1e-6  # of a mean's square: what float32 sums of few images miss
 CLOSE = 1e-2  # what rounding may add to a correlation of 1
+ROUNDING: dict[torch.dtype, float] = {  # what packing may change a correlation by
+    torch.float32: 2**-24,
+    torch.float16: 2**-12,
+    torch.int8: 1 / (2 * STEPS),
+}
 
 
 @dataclass(frozen=True)
@@ -133,11 +140,32 @@ def check_sums(tensors: dict[str, Tensor], where: str) -> None:
         raise AccordError(f"{where}: a feature's scatter about its mean is below 0.")
     if bool(found.sums[found.counts == 0].any()):
         raise AccordError(f"{where}: it sums features of a class of which it counts no image.")
+    if bool((_between(found) > variance * (1 + CLOSE) + TINY * found.mean.square()).any()):
+        raise AccordError(
+            f"{where}: its classes lie further apart than its scatter says: no images give both."
+        )
     bound = variance.sqrt() * variance.sqrt()[:, None]
     if bool((found.scatter.abs() > bound * (1 + CLOSE) + 1e-12).any()):
         raise AccordError(
             f"{where}: two features are correlated by more than 1: no images give such a scatter."
         )
+    # Rounding alone can give eigenvalues below 0, of about √d times what it does to one entry.
+    slack = CLOSE + 4 * len(variance) ** 0.5 * ROUNDING[tensors["scatter"].dtype]
+    # A feature that never changes has no correlations but those of what float32 missed.
+    spread = (variance + NOISE * found.total * found.mean.square()).sqrt().clamp(min=1e-150)
+    correlations = found.scatter / spread / spread[:, None]
+    correlations.diagonal().add_(slack)
+    if int(torch.linalg.cholesky_ex(correlations.float())[1]):
+        raise AccordError(
+            f"{where}: some mix of features has a scatter below 0: no images give such a scatter."
+        )
+
+
+def _between(sums: Sums) -> Tensor:
+    """Σ_c n_c (μ_cj − μ_j)² of every feature j: what its variance is at the least."""
+    counts = sums.counts.double()
+    means = sums.sums / counts.clamp(min=1)[:, None]
+    return counts @ (means - sums.mean).square()
 
 
 def _upper(width: int) -> Tensor:

@@ -58,7 +58,10 @@ def _kept(keep: Path | None, header: TotalHeader) -> Sums | None:
     if found is None or found.header != header:
         return None
     t = found.tensors
-    return Sums(t["label_counts"], t["feature_sums"], t["scatter"])
+    names = ("label_counts", "feature_sums", "scatter")
+    if set(t) != set(names) or not all(bool(t[name].isfinite().all()) for name in names):
+        return None
+    return Sums(*(t[name] for name in names))
 
 
 def changed(total: Sums, briefing: Briefing, come: Iterable[Path], gone: Iterable[Path]) -> Sums:

@@ -214,3 +214,11 @@ def test_landmarks_that_are_alike_are_no_trouble() -> None:
     assert phi.isfinite().all()
     K = rbf_kernel(standardised(module, features).double().numpy(), gamma=GAMMA)
     np.testing.assert_allclose((phi @ phi.T).numpy(), K, rtol=0, atol=1e-2)
+
+
+def test_a_block_of_small_features_counts_beside_one_of_large_ones() -> None:
+    small, large = public(seed=1), 1e6 * public(seed=2)
+    both = torch.cat([small, large], dim=1)
+    draws = torch_generator(0, "landmarks")
+    found = draw_nystrom(both, torch.ones(18), 10, GAMMA, draws, [9, 9])
+    assert (found["scale"] > 0).all()

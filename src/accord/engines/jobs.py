@@ -236,9 +236,14 @@ def measure_images(args: Args, tell: Tell) -> Args:
 
 
 def _too_large(args: Args, error: BaseException) -> ClientError:
-    briefing = _briefing(args["briefing"]).header
+    said = (str(error).splitlines() or [type(error).__name__])[0]
+    briefing = _briefing(args["briefing"]).header if "briefing" in args else None
+    if briefing is None or briefing.net.map is not None:
+        return ClientError(
+            f"out of memory ({said}). Make map.landmarks, or the blocks' count or grid, smaller."
+        )
     return ClientError(
-        f"out of memory ({str(error).splitlines()[0]}). Make budget.batch (now "
+        f"out of memory ({said}). Make budget.batch (now "
         f"{briefing.budget['batch']}) smaller, or choose a smaller net.backbone than "
         f"{briefing.net.backbone}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,11 @@ class Changes:
     without: tuple[str, ...] = ()  # clients that are left out of every fusion
     come: tuple[Path, ...] = ()  # uploads of clients that are added to the sums
     gone: tuple[str, ...] = ()  # clients whose sums are subtracted
+
+    @cached_property
+    def added(self) -> dict[str, str]:
+        """Client → digest of its upload, of those who came."""
+        return {Upload.load(path).header.client: _digest(path) for path in self.come}
 
 
 @dataclass
@@ -61,8 +67,8 @@ class Measuring:
     @property
     def fused(self) -> tuple[str, ...]:
         """Whose images the result is of: who stayed, and who came."""
-        come = [Upload.load(path).header.client for path in self.changes.come]
-        return (*(name for name in self.clients if name not in self.changes.gone), *come)
+        stayed = (name for name in self.clients if name not in self.changes.gone)
+        return (*stayed, *self.changes.added)
 
     def missing(self) -> dict[int, list[str]]:
         """Checkpoint → fusions that have no measure yet, or one that is to be taken again."""
@@ -241,6 +247,7 @@ class Measuring:
                     "personal_accuracy": personal.get(name),
                     "exchanges": rule.exchanges,
                     "without": [*self.changes.without, *self.changes.gone],
+                    "added": self.changes.added,
                     **({"clients": len(self.fused), **costs} if self.changes != Changes() else {}),
                 }
                 for name, rule in self.rules.items()
@@ -305,6 +312,11 @@ class Measuring:
             for name in blocks[0]["fusions"]
         }
         return fused, clients
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _added(blocks: list[list[Any]]) -> list[Metrics]:

@@ -127,6 +127,8 @@ def draw_map(config: MapConfig, channels: int, origins: Origins) -> dict[str, Te
             ]
         )
         draws = torch_generator(origins.seed, "landmarks")
-        values = draw_nystrom(features, weights, config.landmarks, config.gamma, draws)
+        values = draw_nystrom(
+            features, weights, config.landmarks, config.gamma, draws, found.widths
+        )
         found.kernel.load_state_dict(values)
     return found.state_dict()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from accord.errors import AccordError
 
 JITTER = 1e-6  # on the kernel's diagonal: landmarks may be alike
-FAINT = 1e-4  # of the largest spread: a feature that hardly changes in public says nothing
+FAINT = 1e-4  # of its block's largest spread: a feature that hardly changes in public says nothing
 
 
 class Nystrom(nn.Module):
@@ -52,19 +54,28 @@ def gaussian(a: Tensor, b: Tensor, lengths: Tensor, gamma: float) -> Tensor:
 
 
 def draw_nystrom(
-    features: Tensor, weights: Tensor, landmarks: int, gamma: float, draws: torch.Generator
+    features: Tensor,
+    weights: Tensor,
+    landmarks: int,
+    gamma: float,
+    draws: torch.Generator,
+    widths: Sequence[int] | None = None,
 ) -> dict[str, Tensor]:
     """The values of a `Nystrom`, from features of all public images.
 
-    `weights` (inputs): how much each feature counts, once standardised.
+    `weights` (inputs): how much each feature counts, once standardised. `widths`: of the blocks
+    that stand side by side in `features`; without, they are one.
     """
+    widths = list(widths or [features.shape[1]])
     if landmarks > len(features):
         raise AccordError(
             f"map.landmarks: expected at most the {len(features)} public images there are; found "
             f"{landmarks}. Ask for fewer, or set a larger data.public."
         )
     spread, centre = torch.std_mean(features.double(), dim=0)
-    changes = spread > FAINT * spread.max()
+    # Within a block: how blocks compare is for their weights to say.
+    usual_of_block = torch.cat([one.max().expand(len(one)) for one in torch.split(spread, widths)])
+    changes = spread > FAINT * usual_of_block
     if not bool(changes.any()):
         raise AccordError(
             "map.landmarks: the public images all look alike, so there is no distance to measure "

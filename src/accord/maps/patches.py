@@ -33,7 +33,7 @@ class Patches(Block):
     size: int = Field(
         6, ge=1, description="k, of k×k patches; at most two thirds of an image's side"
     )
-    count: int = Field(400, ge=1, description="rows of the dictionary D")
+    count: int = Field(400, ge=1, le=SAMPLE // 4, description="rows of the dictionary D")
     grid: int = Field(2, ge=1, description="windows along a side, half overlapping")
     threshold: float = Field(0.5, ge=0, description="t")
     whitening: float = Field(0.1, gt=0, description="ε: (cov + ε)^(−1/2)")
@@ -69,7 +69,8 @@ class Patches(Block):
         if len(rows) < self.count:
             raise AccordError(
                 f"patches: expected {self.count} patches with some contrast for the dictionary; "
-                f"found {len(rows)} among {SAMPLE:,}. Make `size` larger, or `count` smaller."
+                f"found {len(rows)} among {SAMPLE:,}. Make `size` larger"
+                f"{', or `count` smaller' if len(rows) else ''}."
             )
         chosen = rows[torch.randperm(len(rows), generator=draws)[: self.count]]
         dictionary = F.normalize(chosen, dim=1) @ whiten
