@@ -31,6 +31,7 @@ from accord.summing import ROWS, Summing
 
 STEPS = 3  # timed, after one that warms up
 ENOUGH = 5.0  # seconds after which fewer steps will do
+FACTORS = 30  # what solving a ridge takes, in Cholesky factors of its matrix
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Speed:
     upload_bytes: int
     briefing_bytes: int
     width: int  # of a feature
+    solving: float = 0.0  # seconds, where sums are fused
 
     def training(self, images: int, budget: Budget) -> float:
         """Seconds of all epochs of a client with so many images."""
@@ -171,7 +173,8 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
             for size in untrained
         ],
         measure_seconds=run.measuring.measure_work() * speed.forward / run.measuring.forward
-        + run.measuring.merge_work() * speed.step / (budget.batch * run.trial.recipe.views),
+        + run.measuring.merge_work() * speed.step / (budget.batch * run.trial.recipe.views)
+        + (speed.solving if run.measuring.missing() else 0.0),
         upload_bytes=speed.upload_bytes * len(sizes),
         download_bytes=speed.briefing_bytes * len(sizes),
         disk_bytes=speed.upload_bytes * len(sizes) + speed.briefing_bytes,
@@ -213,7 +216,17 @@ def _measure_sums(run: Run) -> Speed:
     client.add(features, torch.from_numpy(some.labels))
     image = forward + (time.perf_counter() - began) / ROWS
     upload, sent = len(client.upload(event).to_bytes()), len(briefing.to_bytes())
-    return Speed(image * batch, 0.0, forward, upload, sent, client.map.width)
+    width = client.map.width
+    return Speed(image * batch, 0.0, forward, upload, sent, width, _solving_seconds(width))
+
+
+def _solving_seconds(width: int) -> float:
+    """Of a ridge: eigenvalues and some λ, in Cholesky factors, of which a small one is timed."""
+    size = min(width, 1_000)
+    some = torch.eye(size, dtype=torch.float64) + 0.1 / size
+    began = time.perf_counter()
+    torch.linalg.cholesky_ex(some)
+    return FACTORS * (time.perf_counter() - began) * (width / size) ** 3
 
 
 def _longer(trial: Trial) -> Trial:
