@@ -17,7 +17,7 @@ from accord.data.deal import Deal, open_deal
 from benchmarks.figure import Figure
 from benchmarks.workspace import LACKING, has_cifar10
 
-WEIGHTS = tuple(step / 20 for step in range(11))  # of the trained clients, at most one half
+WEIGHTS = tuple(step / 20 for step in range(20))  # of the trained clients
 FIXED = {"closed-form": "ridge", "trained": "classwise"}  # recipe → the fusion that answers
 STUDY: dict[str, Any] = {
     "name": "hybrid",
