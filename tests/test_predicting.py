@@ -80,8 +80,11 @@ def test_a_name_is_never_cut(folder: Path, tmp_path: Path) -> None:
 
 def test_scans_that_would_come_out_black_are_refused(folder: Path, tmp_path: Path) -> None:
     Image.fromarray(pixels().astype(np.uint16) * 16).save(tmp_path / "scan.png")
-    with pytest.raises(AccordError, match=r"16-bit images whose brightest pixel is 4,080"):
-        labels(folder, tmp_path / "scan.png")
+    Image.fromarray(pixels()).save(tmp_path / "plain.png")
+    with pytest.raises(
+        AccordError, match=r"scan\.png: 16-bit images whose brightest pixel is 4,080"
+    ):
+        labels(folder, tmp_path / "plain.png", tmp_path / "scan.png")
     Image.fromarray(pixels().astype(np.uint16) * 257).save(tmp_path / "scan.png")
     assert labels(folder, tmp_path / "scan.png") == ["7"]
 

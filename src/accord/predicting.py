@@ -37,16 +37,19 @@ def predict(
     `tell` hears of files that are no pictures; the others are answered all the same.
     """
     files = image_files(paths)
-    found, peak = [], -1
+    found: list[Prediction] = []
+    peak, brightest = -1, paths[0]  # of 16-bit pictures: together they tell how they are scaled
     for start in range(0, len(files), EVAL_BATCH):
         readable = _readable(files[start : start + EVAL_BATCH], tell)
         if not readable:
             continue
-        peak = max(peak, *(one.info.get(PEAK, -1) for one in readable.values()))
+        for file, one in readable.items():
+            if one.info.get(PEAK, -1) > peak:
+                peak, brightest = one.info[PEAK], file
         images = as_images(list(readable.values()), model.header)
         answers = model.scores(images).softmax(dim=1).tolist()
         found += [_prediction(f, row, model) for f, row in zip(readable, answers, strict=True)]
-    refuse_dark(peak, str(paths[0]))
+    refuse_dark(peak, str(brightest))
     return found
 
 
