@@ -6,17 +6,16 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from accord.budget import NetConfig
+from accord.engines.jobs import peak_memory
 from accord.engines.pool import GREEDY
 from accord.maps.featuremap import FeatureMap, MapConfig, made_up
 from accord.randomness import torch_generator
@@ -32,7 +31,6 @@ RECIPES = ("closed-form", "closed-form-public", "closed-form-teacher")
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mkldnn_convolution", "convolution")
 SHARE = 0.8  # of the time, in products of matrices and convolutions
 WIDTH, IMAGES, SECONDS, BYTES = 4_700, 45_000, 60, 2e9
-LOOK_EVERY = 0.05
 
 
 def measure() -> list[Figure]:
@@ -113,24 +111,12 @@ def _sum(found: FeatureMap, images: torch.Tensor) -> None:
 
 
 def _solve() -> dict[str, float]:
-    """Seconds of one solution, and the most memory that this process held meanwhile."""
+    """Seconds of one solution, and the most memory that this process ever held."""
     sums = _sums()
-    peak, done = psutil.Process().memory_info().rss, threading.Event()
-
-    def look() -> None:
-        nonlocal peak
-        while not done.wait(LOOK_EVERY):
-            peak = max(peak, psutil.Process().memory_info().rss)
-
-    watch = threading.Thread(target=look)
-    watch.start()
     began = time.perf_counter()
     with one_thread():  # as a worker has
         solve(sums)
-    seconds = time.perf_counter() - began
-    done.set()
-    watch.join()
-    return {"seconds": seconds, "bytes": peak}
+    return {"seconds": time.perf_counter() - began, "bytes": peak_memory()}
 
 
 def _sums() -> Sums:

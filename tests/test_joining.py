@@ -108,9 +108,11 @@ def test_images_that_changed_are_refused_and_a_moved_file_is_not(
     study["data"]["path"] = save("moved.npz", 0)
     accord.run(study, out=tmp_path / "r", workers=1, quiet=True)
     assert [path.stat().st_mtime_ns for path in upload_files(tmp_path / "r")] == before
-    save("moved.npz", 1)
-    with pytest.raises(AccordError, match=r"images of npz .* are not those this record"):
+    study["data"]["path"] = save("other.npz", 1)
+    asked = (tmp_path / "r" / "study.yaml").read_text()
+    with pytest.raises(AccordError, match=r"images of .*other\.npz are not those this record"):
         accord.run(study, out=tmp_path / "r", workers=1, quiet=True)
+    assert (tmp_path / "r" / "study.yaml").read_text() == asked  # the record is what it was
     assert len(timeless(tmp_path / "r")) == 1
 
 

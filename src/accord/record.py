@@ -198,35 +198,41 @@ class Record:
 
     def adopt(self, study: Study) -> None:
         """Makes this the record of `study`, besides all that was asked of it before."""
-        asked = study.resolved
-        if self._is_record():
-            asked = joined(self.asked(), asked, self.path)
+        asked = self._asked_with(study)
         (self.path / "trials").mkdir(exist_ok=True)
         write_atomic(self.path / "study.yaml", to_yaml(asked).encode())
 
-    def keep_data(self, data: DataConfig, content: str) -> None:
-        """Refuses images that changed since the record was begun: results would mix them.
+    def _asked_with(self, study: Study) -> dict[str, Any]:
+        if not self._is_record():
+            return study.resolved
+        return joined(self.asked(), study.resolved, self.path)
 
-        A file may move, unless paths are an axis of the grid: then each path is a source.
-        """
-        name = f"{data.name} ({data.image})"
-        if "data.path" in grid_axes(self.asked()):
-            name = f"{data.path} ({data.image})"
-        self._keep(name, content, f"the images of {name}")
+    def refuse_changed(self, study: Study, data: DataConfig, content: str) -> None:
+        """Refuses images that changed since the record was begun: results would mix them."""
+        self._refuse_changed(*_images(data, self._asked_with(study)), content)
+
+    def keep_data(self, data: DataConfig, content: str) -> None:
+        """Remembers which images these are."""
+        self._keep(*_images(data, self.asked()), content)
 
     def keep_source(self, recipe: str, source: TrialFolder, content: str) -> None:
         """Refuses an earlier trial, behind a recipe's bank, that is no longer what it was."""
-        self._keep(f"bank.source of {recipe}", content, f"the uploads in {source.path}")
+        self._keep(f"bank.source of {recipe}", f"the uploads in {source.path}", content)
 
-    def _keep(self, name: str, content: str, what: str) -> None:
+    def _keep(self, name: str, what: str, content: str) -> None:
+        known = self._refuse_changed(name, what, content)
+        write_json(self.path / "data.json", {**known, name: content})
+
+    def _refuse_changed(self, name: str, what: str, content: str) -> dict[str, Any]:
+        """All that is known of images and sources, if this is not among them as another one."""
         path = self.path / "data.json"
         known = _mapping(read_json(path), path) if path.exists() else {}
-        if known.setdefault(name, content) != content:
+        if known.get(name, content) != content:
             raise AccordError(
                 f"{what} are not those this record was begun with. Choose another folder with "
                 "--out."
             )
-        write_json(path, known)
+        return known
 
     def asked(self) -> dict[str, Any]:
         """All that was ever asked of this record, as one study."""
@@ -275,6 +281,15 @@ def _coordinate(info: dict[str, Any], axis: str) -> Any:
     if section == "partition" and info["partition"] == "pooled":
         return None
     return info["config"][section].get(key)
+
+
+def _images(data: DataConfig, asked: dict[str, Any]) -> tuple[str, str]:
+    """A name in data.json, and what people call it.
+
+    A file may move, unless paths are an axis of the grid: then each path is a source.
+    """
+    source = data.path if "data.path" in grid_axes(asked) else data.name
+    return f"{source} ({data.image})", f"the images of {data.path or data.name}"
 
 
 def _mapping(value: Any, path: Path) -> dict[str, Any]:

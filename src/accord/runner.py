@@ -44,11 +44,14 @@ def run(
         record.refuse_another(checked)
         plan.check()  # mistakes show before anything is written
         with record.lock():
-            record.adopt(checked)
             runs = plan.runs(record)
-            for one in {one.deal_path: one for one in runs}.values():
-                one.save_deal(record)
+            deals = {one.deal_path: one for one in runs}.values()
+            for one in deals:
+                record.refuse_changed(checked, one.deal.data, one.deal.dataset.folder.name)
             plan.keep_sources(record)
+            record.adopt(checked)
+            for one in deals:
+                one.save_deal(record)
             execute_runs(runs, record, count, watcher)
             record.write_results()
         failures = {run.folder.id: run.failures for run in runs if run.failures}

@@ -26,17 +26,6 @@ from closed_run import RECIPE, SMALL, TEST, Raw, accuracy, run, scores, study, u
 from tests_support import images_of
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("closed") / "run")
-
-
-@pytest.fixture
-def record(made: Path, tmp_path: Path) -> Path:
-    shutil.copytree(made, tmp_path / "run")
-    return tmp_path / "run"
-
-
 def test_it_learns_from_sums_alone(made: Path) -> None:
     assert accuracy(made) > 0.9
     (trial,) = Record(made).trials()

@@ -18,17 +18,6 @@ from accord.totals import Total
 from closed_run import RECIPE, SMALL, Raw, accuracy, late, run, scores, uploads
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("closed") / "run")
-
-
-@pytest.fixture
-def record(made: Path, tmp_path: Path) -> Path:
-    shutil.copytree(made, tmp_path / "run")
-    return tmp_path / "run"
-
-
 def test_who_leaves_was_never_there(record: Path, tmp_path: Path) -> None:
     gone = scores(record, tmp_path / "a", remove=["2"])
     never = scores(record, tmp_path / "b", without=["2"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,7 @@ import accord
 from accord.errors import AccordError
 from accord.export import export_onnx
 from accord.predictor import Predictor
-from closed_run import TEST, accuracy, run
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("closed") / "run")
-
-
-@pytest.fixture
-def record(made: Path, tmp_path: Path) -> Path:
-    shutil.copytree(made, tmp_path / "run")
-    return tmp_path / "run"
-
+from closed_run import TEST, accuracy
 
 STUDENT = "{use: distilled, teacher: ridge, epochs: 60, batch: 16}"
 
