@@ -14,6 +14,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from accord import doctor as checks
+from accord.answering import answer as answer_briefing
 from accord.catalogue import show_datasets, show_recipe, show_recipes
 from accord.data.datasets import inventory
 from accord.data.download import download as fetch
@@ -125,6 +126,19 @@ def fuse(
     show_results(results)
     if save is not None:
         print(f"model: {save}")
+
+
+@app.command()
+def answer(
+    briefing: Annotated[Path, typer.Argument(help="a trial's briefing.safetensors")],
+    images: Annotated[Path, typer.Argument(help="a folder per class, an .npz or a parquet file")],
+    name: Annotated[str, typer.Option(help="whose images these are")],
+    out: Annotated[Path, typer.Option(help="the upload to write, for accord fuse RUN --add")],
+) -> None:
+    """Sum up your own images for a closed form: a client who comes after the study."""
+    upload = answer_briefing(briefing, images, name, lambda line: print(line, file=sys.stderr))
+    size = upload.save(out)
+    print(f"{out}: {upload.header.samples} images of {name}, {size / 1e6:.1f} MB")
 
 
 @app.command()

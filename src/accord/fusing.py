@@ -154,14 +154,17 @@ def _chosen(
 def _resolved(run: TrialRun, changes: Changes) -> Changes:
     """Clients by the names they have in files; people know them by their column's value."""
     partition = run.deal.partition
-    known = dict(zip(partition.sources or partition.names, partition.names, strict=True))
+    known = dict(zip(partition.names, partition.names, strict=True))
+    known |= dict(
+        zip(partition.sources or (), partition.names, strict=partition.sources is not None)
+    )
 
     def resolved(names: tuple[str, ...], option: str) -> tuple[str, ...]:
         unknown = [name for name in names if name not in known]
         if unknown:
             raise AccordError(
                 f"{option}: {run.folder.id} has no client {unknown[0]!r}; found "
-                f"{', '.join(known)}. Choose trials with --trial."
+                f"{', '.join(partition.sources or partition.names)}. Choose trials with --trial."
             )
         return tuple(known[name] for name in names)
 
@@ -181,7 +184,7 @@ def _refuse_another(run: TrialRun, specs: Sequence[Spec], changes: Changes) -> N
             sorted(last[spec["as"]]["without"]) != gone
             or last[spec["as"]]["added"] != changes.added
         ):
-            names.append("clients")
+            names.append("set of uploads")
         if names:
             raise AccordError(
                 f"{run.folder.id} has a row {spec['as']!r} already, with another {names[0]}. Give "
@@ -207,7 +210,9 @@ def _check_changes(run: TrialRun, changes: Changes) -> None:
             "nets. Leave one out with --without, or choose trials with --trial."
         )
     briefing = Briefing.load(run.folder.briefing)
-    known = {*names, *(run.deal.partition.sources or ())}
+    left = {*changes.without, *changes.gone}  # who went may come again, with a corrected upload
+    sources = run.deal.partition.sources or names
+    known = {n for pair in zip(names, sources, strict=True) if pair[0] not in left for n in pair}
     for path in changes.come:
         upload = Upload.load(path)
         upload.check(briefing, str(path))

@@ -126,9 +126,7 @@ def test_another_upload_of_the_same_name_is_not_taken_for_the_first(
     accord.fuse(record, ["ridge"], add=[file], workers=1, quiet=True)
     accord.fuse(record, ["ridge"], add=[file], workers=1, quiet=True)
     late(record, file, "late", [3, 4, 5, 6])
-    with pytest.raises(
-        AccordError, match="has a row 'ridge-with-late' already, with another clien"
-    ):
+    with pytest.raises(AccordError, match="'ridge-with-late' already, with another set of uploads"):
         accord.fuse(record, ["ridge"], add=[file], workers=1, quiet=True)
 
 

@@ -51,7 +51,7 @@ def _read(path: Path, request: Request) -> Raw:
     train, test, unused = _parts(path)
     if unused:
         request.tell(f"{path}: {', '.join(unused)} not used; only train and {test and test.name}")
-    classes = tuple(folder.name for folder in _subfolders(train))
+    classes = request.classes or tuple(folder.name for folder in _subfolders(train))
     if len(classes) < 2:
         raise AccordError(
             f"{train}: expected a folder per class, two or more; found {len(classes)}. Point "
@@ -69,8 +69,9 @@ def _rows(part: Path, classes: tuple[str, ...], request: Request) -> Rows:
     for folder in _subfolders(part):
         if folder.name not in classes:
             raise AccordError(
-                f"{folder}: this class is not among those of train ({_shortened(classes)}). Rename "
-                "the folder or add the class to train."
+                f"{folder}: this class is not among those of "
+                f"{'the study' if request.classes else 'train'} ({_shortened(classes)}). Rename "
+                f"the folder{'' if request.classes else ' or add the class to train'}."
             )
         images = _images(folder)
         if not images:

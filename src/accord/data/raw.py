@@ -71,7 +71,10 @@ class Progress:
         self._done = 0
 
     def step(self, count: int = 1) -> None:
-        self._done += count
+        self.reach((self._done + count) / self._total)
+
+    def reach(self, share: float) -> None:
+        self._done = round(share * self._total)
         now = time.monotonic()
         if now - self._last < 2 or self._done >= self._total:
             return

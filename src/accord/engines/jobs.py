@@ -7,7 +7,8 @@ gives the same result in this process, in a worker, and when it is done again af
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -60,20 +61,28 @@ class Job:
 kinds: Registry[Callable[[Args, Tell], Args]] = Registry("job")
 
 
-def perform(kind: str, args: Args, tell: Tell) -> Args:
-    """Does a job in this process, on one thread: the result must not depend on their number."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A result must not depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        answer = kinds.get(kind)(args, tell)
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def perform(kind: str, args: Args, tell: Tell) -> Args:
+    """Does a job in this process."""
+    try:
+        with one_thread():
+            answer = kinds.get(kind)(args, tell)
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise _too_large(args, error) from None
     except RuntimeError as error:
         if "not enough memory" in str(error) or "can't allocate memory" in str(error):
             raise _too_large(args, error) from None
         raise
-    finally:
-        torch.set_num_threads(threads)
     return {**answer, "peak_memory": peak_memory()}
 
 

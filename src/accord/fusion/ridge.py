@@ -19,11 +19,11 @@ from accord.sums import Sums
 
 @fusions.register("ridge")
 class RidgeFusion(Merge):
-    """Scores s = W(φ(x) − μ) + ȳ, W = (S + λI)⁻¹ Σ(φ − μ)(y − ȳ)ᵀ over all clients' images, and
-    argmax_c of ln p(c | s), s | c ~ N(m_c, V) as unseen images score.
+    """s = W(φ − μ) + ȳ, W = (S + λI)⁻¹ Σ(φ − μ)(y − ȳ)ᵀ over all clients; the largest ln p(c | s).
 
-    Sums do not care who holds what: the answer is that of all images in one place, for every
-    partition. λ is chosen by generalised cross-validation, m and V follow, from the sums alone.
+    s | c ~ N(m_c, V), as unseen images score. Sums do not care who holds what: the answer is that
+    of all images in one place, for every partition. λ is chosen by generalised cross-validation,
+    m and V follow, from the sums alone.
     """
 
     penalty: float | None = Field(None, gt=0, description="λ; null: by cross-validation")

@@ -53,10 +53,9 @@ def _line(rows: list[Row]) -> Line:
 def _order(line: Line) -> tuple[Any, ...]:
     """Settings together, bounds last, best first."""
     bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
-    pooled = line["partition"] == "pooled"
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
-    setting = (line["dataset"], pooled, -alpha, line["clients"], axes)
+    setting = (line["dataset"], _pooled(line), -alpha, line["clients"], axes)
     return (*setting, bound, -statistics.mean(line["accuracy"]))
 
 
@@ -87,7 +86,7 @@ def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
 
 def _shared(lines: list[Line]) -> dict[str, str]:
     """What all lines have in common goes into the title instead of a column."""
-    federated = [line for line in lines if line["partition"] != "pooled"] or lines
+    federated = [line for line in lines if not _pooled(line)] or lines
     words = {"dataset": "{}", "partition": "{}", "clients": "{} clients"}
     found = {key: {line[key] for line in federated} for key in words}
     return {key: words[key].format(*values) for key, values in found.items() if len(values) == 1}
@@ -98,8 +97,8 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     columns: dict[str, Callable[[Line], str]] = {
         "dataset": lambda line: str(line["dataset"]),
         "partition": lambda line: str(line["partition"]),
-        "clients": lambda line: str(line["clients"]),
-        "α": lambda line: "any" if line["partition"] == "pooled" else _short(line["alpha"]),
+        "clients": lambda line: "–" if _pooled(line) else str(line["clients"]),
+        "α": lambda line: "any" if _pooled(line) else _short(line["alpha"]),
     }
     for axis in (key for key in (lines[0] if lines else {}) if "." in key):
         columns[axis] = lambda line, axis=axis: _short(line[axis])  # type: ignore[misc]
@@ -117,9 +116,18 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     if any(line["validation_accuracy"] for line in lines):
         columns["validation %"] = lambda line: _percent(line["validation_accuracy"])
     columns["ECE %"] = lambda line: _percent(line["ece"])
-    columns["MB up"] = lambda line: f"{statistics.mean(line['upload_bytes']) / 1e6:.1f}"
+    columns["MB up"] = lambda line: "–" if _pooled(line) else _mean(_megabytes(line))
     columns["seconds"] = lambda line: _mean(line["seconds"])
     return columns
+
+
+def _pooled(line: Line) -> bool:
+    """Its images are in one place: nobody uploads anything."""
+    return bool(line["partition"] == "pooled")
+
+
+def _megabytes(line: Line) -> list[float]:
+    return [size / 1e6 for size in line["upload_bytes"]]
 
 
 def _caption(lines: list[Line], left_out: list[str]) -> str:
