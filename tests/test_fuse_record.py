@@ -47,7 +47,7 @@ def test_a_name_in_the_results_means_one_rule_of_the_same_clients(run: Path) -> 
     with pytest.raises(AccordError, match="has a row 'x-without-0' already, with another"):
         accord.fuse(run, [{"use": "classwise", "as": "x"}], without=["0"], **options)
     accord.fuse(run, [{"use": "noise", "as": "noise-without-0"}], **options)
-    with pytest.raises(AccordError, match="'noise-without-0' already, with another clients"):
+    with pytest.raises(AccordError, match="'noise-without-0' already, with another set of upl"):
         accord.fuse(run, ["noise"], without=["0"], **options)
 
 
@@ -90,10 +90,8 @@ def test_clients_are_known_by_the_values_of_their_column(tmp_path: Path) -> None
     out = tmp_path / "run"
     accord.run(study, out=out, workers=1, quiet=True)
     accord.fuse(out, ["ridge"], without=["1"], workers=1, quiet=True, save=tmp_path / "model")
-    (trial,) = Record(out).trials()
-    sources = trial.info()["sources"]
     kept = json.loads((tmp_path / "model" / "model.json").read_text())["origin"]["clients"]
-    assert [sources[int(name)] for name in kept] == ["Charité/Mitte", "Ost-2"]
+    assert kept == ["Charité/Mitte", "Ost-2"]
     accord.fuse(out, ["ridge"], remove=["Charité/Mitte"], workers=1, quiet=True)
     with pytest.raises(AccordError, match=r"no client '0'; found 1, Charité/Mitte, Ost-2"):
         accord.fuse(out, ["ridge"], without=["0"], workers=1, quiet=True)

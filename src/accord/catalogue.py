@@ -36,7 +36,12 @@ SUMMED = ("packing", "pooled")
 def show_recipe(name: str) -> RenderableType:
     """A recipe, its parts, and every parameter with its value and meaning; or a fusion's own."""
     if name in fusions and name not in shipped():
-        return _show_fusion(name)
+        hint = f"accord fuse RUN --fusion '{{use: {name}, as: my-name}}'"
+        return _show_part(name, fusions.get(name), hint)
+    if name in blocks and name not in shipped():
+        return _show_part(
+            name, blocks.get(name), f"In a recipe: map: {{blocks: [{{use: {name}}}]}}"
+        )
     recipe = resolve(name, Path())
     alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
     rows = [
@@ -58,23 +63,26 @@ def show_recipe(name: str) -> RenderableType:
     return Group(Text(recipe.name + alias), Text(recipe.about), table, Text(hint))
 
 
-def _show_fusion(name: str) -> RenderableType:
-    """A server rule that a study's `fusions` or `accord fuse` may name."""
-    rule = fusions.get(name)
-    defaults = {key: field.default for key, field in rule.model_fields.items()}
-    rows = [(key, str(defaults.get(key)), meaning) for key, meaning in describe(rule)]
-    said = Text(" ".join((rule.__doc__ or "").split()))
-    hint = Text(f"accord fuse RUN --fusion '{{use: {name}, as: my-name}}'")
+def _show_part(name: str, part: type[Config], hint: str) -> RenderableType:
+    """A server rule, or features of a map, with every parameter."""
+    fields = part.model_fields
+    defaults = {
+        key: "(needed)" if field.is_required() else str(field.default)
+        for key, field in fields.items()
+    }
+    rows = [(key, defaults.get(key, ""), meaning) for key, meaning in describe(part)]
+    said = Text(" ".join((part.__doc__ or "").split()))
     if not rows:
-        return Group(Text(name), said, hint)
-    return Group(Text(name), said, plain_table(("key", "default", "meaning"), rows), hint)
+        return Group(Text(name), said, Text(hint))
+    return Group(Text(name), said, plain_table(("key", "default", "meaning"), rows), Text(hint))
 
 
 def parts(recipe: Recipe) -> list[tuple[str, type[Config], dict[str, object]]]:
     """(key in the recipe, part, its parameters) of everything the recipe is made of."""
     found: list[tuple[str, type[Config], dict[str, object]]] = []
     if recipe.map:
-        found.append(("map", MapConfig, recipe.map.model_dump()))
+        used = ", ".join(spec["use"] for spec in recipe.map.blocks)
+        found.append(("map", MapConfig, {**recipe.map.model_dump(), "blocks": used}))
         for spec in recipe.map.blocks:
             found.append((f"map {spec['use']}", blocks.get(spec["use"]), spec))
     for name, spec in recipe.objective.items():

@@ -165,6 +165,8 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
     budget, deal = run.trial.setup.budget, run.deal
     sizes = [int(counts.sum()) for counts in deal.partition.label_counts]
     untrained = [] if run.over or run.twin else [sizes[index] for index in run.untrained()]
+    # φ's values are kept once more, and the total of all sums.
+    fixed = speed.briefing_bytes + 8 * speed.width**2 if run.trial.recipe.map else 0
     return Cost(
         name=run.folder.id,
         sizes=sizes,
@@ -177,7 +179,7 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
         + (speed.solving if run.measuring.missing() else 0.0),
         upload_bytes=speed.upload_bytes * len(sizes),
         download_bytes=speed.briefing_bytes * len(sizes),
-        disk_bytes=speed.upload_bytes * len(sizes) + speed.briefing_bytes,
+        disk_bytes=speed.upload_bytes * len(sizes) + speed.briefing_bytes + fixed,
         note="finished already" if run.over else "shares a training above" if run.twin else "",
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,23 @@ from typing import Any
 
 import yaml
 
+from accord.changes import (
+    EVERYBODY,
+    Changes,
+    check_changes,
+    check_uploads,
+    known_as,
+    refuse_another,
+    resolved,
+    suffix,
+    tell_lost,
+)
 from accord.engines.local import Watcher
-from accord.engines.measuring import Changes
 from accord.engines.trialrun import TrialRun
 from accord.errors import AccordError
 from accord.evaluate import combiner_of, merged_files, voting
 from accord.fusion.base import Bound, Merge, plain, rule_of
-from accord.messages import NET, Briefing, Upload, unprefixed
+from accord.messages import NET, Briefing, unprefixed
 from accord.paths import absolute_images
 from accord.plan import Plan
 from accord.predictor import ModelHeader, Predictor, refuse_to_save
@@ -56,23 +65,24 @@ def fuse(
         raise AccordError("which fusion? Name one with --fusion, e.g. --fusion classwise.")
     come = tuple(Path(path).absolute() for path in add)
     changes = Changes(tuple(sorted(set(without))), come, tuple(sorted(set(remove))))
-    specs = [{**spec, "as": spec["as"] + _suffix(changes)} for spec in asked_for]
+    specs = [{**spec, "as": spec["as"] + suffix(changes)} for spec in asked_for]
     raw = record.asked()
     watcher: Watcher = Silent() if quiet else make_watcher()
     plan = Plan(check_study(raw, record.path), Path(data_root) if data_root else None, watcher.tell)
     with record.lock():
         runs = _chosen(plan, record, trial, specs, changes)
-        meant = {run.folder.id: _resolved(run, changes) for run in runs}
+        meant = {run.folder.id: resolved(run, changes) for run in runs}
         for run in runs:
-            _check_changes(run, meant[run.folder.id])
-            _check_uploads(run, meant[run.folder.id])
-            _refuse_another(run, _fitting(run, specs), meant[run.folder.id])
+            check_changes(run, meant[run.folder.id])
+            check_uploads(run, meant[run.folder.id])
+            refuse_another(run, _fitting(run, specs), meant[run.folder.id])
+            tell_lost(run, meant[run.folder.id], watcher.tell)
             plan.check_fusions(replace(run.trial, fusions=tuple(_fitting(run, specs))), run.deal)
         if save is not None:
             _refuse_several(runs, specs[0])
             refuse_to_save(Path(save))
         study = None
-        if trial is None and changes == Changes():
+        if trial is None and changes == EVERYBODY:
             # From now on the study asks for them; a mistake in that shows before anything is fused.
             more = [spec for spec in raw["fusions"] if spec not in specs]
             study = check_study({**raw, "fusions": [*more, *specs]}, record.path)
@@ -90,14 +100,6 @@ def fuse(
             predictor_of(runs[0], specs[0], record).save(Path(save))
             runs[0].measuring.forget_merged()
     return Results.of(record)
-
-
-def _suffix(changes: Changes) -> str:
-    """What the name of a row tells of who was fused."""
-    gone = (*changes.without, *changes.gone)
-    said = f"-with-{'-'.join(changes.added)}" if changes.come else ""
-    said += f"-without-{'-'.join(gone)}" if gone else ""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", said)  # it becomes the name of a file
 
 
 def _fitting(run: TrialRun, specs: Sequence[Spec]) -> list[Spec]:
@@ -126,6 +128,8 @@ def _chosen(
 ) -> list[TrialRun]:
     """The finished trials that are meant and can be fused so."""
     runs = [run for run in plan.runs(record) if isinstance(run, TrialRun)]
+    for run in runs:
+        record.refuse_changed(plan.study, run.deal.data, run.deal.dataset.folder.name)
     found = []
     for run in runs:
         if trial is not None and trial not in run.folder.id:
@@ -139,7 +143,7 @@ def _chosen(
         wanted = f" {trial}" if trial else ""
         raise AccordError(f"no finished trial{wanted} in {record.path}; trials: {known}.")
     fitting = [run for run in found if _fitting(run, specs)]
-    if changes != Changes() and trial is None:
+    if changes != EVERYBODY and trial is None:
         # Where all images are in one place there is nobody to leave out.
         fitting = [run for run in fitting if not run.trial.recipe.pooled] or fitting
     if not fitting:
@@ -149,108 +153,6 @@ def _chosen(
             "something else. Choose trials with --trial, or another rule."
         )
     return fitting
-
-
-def _resolved(run: TrialRun, changes: Changes) -> Changes:
-    """Clients by the names they have in files; people know them by their column's value."""
-    partition = run.deal.partition
-    known = dict(zip(partition.names, partition.names, strict=True))
-    known |= dict(
-        zip(partition.sources or (), partition.names, strict=partition.sources is not None)
-    )
-
-    def resolved(names: tuple[str, ...], option: str) -> tuple[str, ...]:
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise AccordError(
-                f"{option}: {run.folder.id} has no client {unknown[0]!r}; found "
-                f"{', '.join(partition.sources or partition.names)}. Choose trials with --trial."
-            )
-        return tuple(known[name] for name in names)
-
-    without = resolved(changes.without, "--without")
-    return Changes(without, changes.come, resolved(changes.gone, "--remove"))
-
-
-def _refuse_another(run: TrialRun, specs: Sequence[Spec], changes: Changes) -> None:
-    """A name in the results means one rule, of the same clients."""
-    measured = {spec["as"]: spec for spec in run.folder.info()["config"]["fusions"]}
-    gone = sorted({*changes.without, *changes.gone})
-    last = run.folder.measures()["checkpoints"][-1]["fusions"]
-    for spec in specs:
-        old = measured.get(spec["as"], spec)
-        names = [key for key in {*old, *spec} if old.get(key) != spec.get(key)]
-        if spec["as"] in last and (
-            sorted(last[spec["as"]]["without"]) != gone
-            or last[spec["as"]]["added"] != changes.added
-        ):
-            names.append("set of uploads")
-        if names:
-            raise AccordError(
-                f"{run.folder.id} has a row {spec['as']!r} already, with another {names[0]}. Give "
-                f"this one another name: --fusion '{{use: {spec['use']}, …, as: NAME}}'."
-            )
-
-
-def _check_changes(run: TrialRun, changes: Changes) -> None:
-    """Refuses to leave out everybody, to add anybody twice, and to subtract what is no sum."""
-    names = run.deal.partition.names
-    if len({*changes.without, *changes.gone}) >= len(names) and not changes.come:
-        option = "--remove" if changes.gone else "--without"
-        raise AccordError(f"{option} leaves no client of {run.folder.id}.")
-    both = sorted({*changes.without} & {*changes.gone})
-    if both:
-        raise AccordError(
-            f"--without {both[0]} --remove {both[0]}: who is left out is in no sum to be "
-            "subtracted from. Name each client once."
-        )
-    if (changes.come or changes.gone) and run.trial.recipe.map is None:
-        raise AccordError(
-            f"--add and --remove need uploads that are sums; the clients of {run.folder.id} upload "
-            "nets. Leave one out with --without, or choose trials with --trial."
-        )
-    briefing = Briefing.load(run.folder.briefing)
-    left = {*changes.without, *changes.gone}  # who went may come again, with a corrected upload
-    sources = run.deal.partition.sources or names
-    known = {n for pair in zip(names, sources, strict=True) if pair[0] not in left for n in pair}
-    for path in changes.come:
-        upload = Upload.load(path)
-        upload.check(briefing, str(path))
-        client = upload.header.client
-        if not client:
-            raise AccordError(f"--add {path}: it does not say whose it is (`client` is empty).")
-        if client in known:
-            raise AccordError(
-                f"--add {path}: client {client} is one of {run.folder.id} already, or was named "
-                "before, and would count twice."
-            )
-        known.add(client)
-
-
-def _check_uploads(run: TrialRun, changes: Changes) -> None:
-    """An upload that is gone, unusable or of other images is told before anything is fused."""
-    briefing = Briefing.load(run.folder.briefing)
-    for client, counts in zip(run.clients, run.deal.partition.label_counts, strict=True):
-        path = run.measuring.upload(client, run.epochs[-1])
-        if client in changes.without:
-            continue
-        advice = f"or leave that client out with --without {client}."
-        if not path.exists():
-            raise AccordError(
-                f"{path}: expected the upload of client {client}, found no such file. Put it back, "
-                f"{advice}"
-            )
-        if changes.come or changes.gone:
-            continue  # the kept total speaks for the others
-        try:
-            upload = UploadFiles([path], briefing).load(0)
-        except AccordError as error:
-            raise AccordError(f"{error} Put the right file there, {advice}") from None
-        if upload.tensors["label_counts"].tolist() != counts.tolist():
-            raise AccordError(
-                f"{path}: expected the upload of client {client}, with label counts "
-                f"{counts.tolist()}; found others. Put the right file there, {advice}"
-            )
 
 
 def _refuse_several(runs: Sequence[TrialRun], spec: Spec) -> None:
@@ -277,7 +179,7 @@ def predictor_of(run: TrialRun, spec: Spec, record: Record) -> Predictor:
     combiner = combiner_of(voting(plain(spec)), files)
     origin = {
         **{"run": str(record.path.absolute()), "trial": run.folder.id, "epoch": epoch},
-        **{"clients": list(measuring.fused), "accuracy": _accuracy(run, spec, epoch)},
+        **{"clients": known_as(run, measuring.fused), "accuracy": _accuracy(run, spec, epoch)},
     }
     header = ModelHeader.of(files.briefing.header, len(files), combiner.name, plain(spec), origin)
     return Predictor(header, combiner, lambda index: unprefixed(NET, files.load(index).tensors))

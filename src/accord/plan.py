@@ -23,6 +23,7 @@ from accord.engines.teacherrun import TeacherRun
 from accord.engines.trialrun import TrialRun
 from accord.errors import AccordError
 from accord.fusion.base import plain, rule_of
+from accord.maps import FeatureMap
 from accord.parts import make_part
 from accord.record import Record, TrialFolder
 from accord.server import check_map, rehearse, settled_map
@@ -94,6 +95,8 @@ class Plan:
                 raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
             if bank:
                 self._tell_lacking(deal)
+            if trial.recipe.map:
+                self._tell_revealing(trial, deal)
 
     def check_fusions(self, trial: Trial, deal: Deal) -> None:
         """Refuses rules that could not work on this trial's uploads."""
@@ -119,6 +122,19 @@ class Plan:
             "bank says nothing of these"
         )
         if lacking and line not in self._told:
+            self._told.add(line)
+            self.tell(line)
+
+    def _tell_revealing(self, trial: Trial, deal: Deal) -> None:
+        """Sums of few images tell of each of them: what must be known before they are sent."""
+        width = FeatureMap(settled_map(trial, deal), deal.dataset.train.images.shape[3]).width
+        sizes = deal.partition.label_counts.sum(axis=1)
+        few = int((sizes < width).sum())
+        line = (
+            f"{trial.recipe.name}: {few} of {len(sizes)} clients hold fewer images than φ has "
+            f"features ({width}): their sums tell of single images (docs/closed-form.md)"
+        )
+        if few and line not in self._told:
             self._told.add(line)
             self.tell(line)
 

@@ -125,7 +125,12 @@ def resolve(use: Any, folder: Path) -> Recipe:
 
 def check(raw: Spec, where: str) -> Recipe:
     """Builds every part once, so that a mistake shows before anything trains."""
-    recipe = parse(Recipe, lay_over({}, raw, where), where)
+    try:
+        recipe = parse(Recipe, lay_over({}, raw, where), where)
+    except AccordError as error:
+        if where in str(error):
+            raise
+        raise AccordError(f"{where}: {error}") from None
     objective = {
         name: _spelled_out(make_term(name, spec, f"{where}.objective.{name}"))
         for name, spec in recipe.objective.items()

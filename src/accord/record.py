@@ -229,8 +229,8 @@ class Record:
         known = _mapping(read_json(path), path) if path.exists() else {}
         if known.get(name, content) != content:
             raise AccordError(
-                f"{what} are not those this record was begun with. Choose another folder with "
-                "--out."
+                f"{what} are not those this record was begun with. Put those back, or run into "
+                "another folder with --out."
             )
         return known
 

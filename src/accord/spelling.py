@@ -15,6 +15,8 @@ Spec = dict[str, Any]
 def lay_over(base: Spec, changes: Spec, where: str) -> Spec:
     """`changes` merged into `base`; their `balance` goes to the one alignment term there is."""
     merged = merge(base, {key: value for key, value in changes.items() if key != "balance"})
+    if _only_parameters(changes.get("fusion")) and len(base.get("fusion") or ()) == 1:
+        merged["fusion"] = [merge(base["fusion"][0], changes["fusion"][0])]
     align, balance = merged.get("align") or {}, changes.get("balance")
     if "balance" not in changes or (balance is None and not align):
         return merged
@@ -31,6 +33,12 @@ def lay_over(base: Spec, changes: Spec, where: str) -> Spec:
     if not isinstance(term, Mapping | None):
         raise AccordError(f"{where}.align.{name}: expected a mapping of keys; found {term!r}.")
     return {**merged, "align": {name: merge(dict(term or {}), {"balance": balance})}}
+
+
+def _only_parameters(fusion: Any) -> bool:
+    """Whether a fusion, in full, names no rule: it is the recipe's one, with other parameters."""
+    alone = isinstance(fusion, list) and len(fusion) == 1 and isinstance(fusion[0], Mapping)
+    return alone and "use" not in fusion[0]
 
 
 def merge(base: Spec, changes: Spec) -> Spec:

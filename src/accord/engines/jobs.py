@@ -214,9 +214,11 @@ def merge_uploads(args: Args, tell: Tell) -> Args:
         tell=lambda share: tell({"share": share}),
         total=_total(args, briefing) if rule.of == "sums" else None,
     )
+    events: list[Args] = []
     for upload, path in zip(rule.merge(scene), args["to"], strict=True):
         upload.save(Path(path))
-    return {}
+        events += upload.header.telemetry
+    return {"events": events}
 
 
 def _total(args: Args, briefing: Briefing) -> Sums:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from accord.changes import EVERYBODY, Changes
 from accord.data.deal import Deal
 from accord.engines.jobs import Job
 from accord.fusion.alone import ClientMean
@@ -23,20 +23,6 @@ BLOCK = 2_000  # images per measure job; fixed, so that sums do not depend on th
 FORWARD = 1 / 3  # what a forward pass costs, in training steps
 
 
-@dataclass(frozen=True)
-class Changes:
-    """Who is fused, other than all clients of a trial."""
-
-    without: tuple[str, ...] = ()  # clients that are left out of every fusion
-    come: tuple[Path, ...] = ()  # uploads of clients that are added to the sums
-    gone: tuple[str, ...] = ()  # clients whose sums are subtracted
-
-    @cached_property
-    def added(self) -> dict[str, str]:
-        """Client → digest of its upload, of those who came."""
-        return {Upload.load(path).header.client: _digest(path) for path in self.come}
-
-
 @dataclass
 class Measuring:
     """The measuring of one trial, checkpoint by checkpoint."""
@@ -44,9 +30,10 @@ class Measuring:
     trial: Trial
     folder: TrialFolder
     deal: Deal
-    changes: Changes = Changes()
+    changes: Changes = EVERYBODY
     keep: str | None = None  # the fusion whose nets somebody wants to have afterwards
     tallies: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
+    solutions: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -107,6 +94,8 @@ class Measuring:
         for epoch, spec, rule in self._merges(self.possible()):
             args = {
                 **self._files(epoch),
+                "epoch": epoch,
+                "as": spec["as"],
                 "fusion": plain(spec),
                 "to": self._merged(spec["as"], rule, epoch),
                 "device": device,
@@ -206,6 +195,8 @@ class Measuring:
     def take(self, job: Job, result: dict[str, Any]) -> None:
         if job.kind == "measure":
             self.tallies[job.args["epoch"], job.args["part"], job.args["start"]] = result
+        elif job.kind == "merge" and result["events"]:
+            self.solutions[job.args["epoch"], job.args["as"]] = result["events"][-1]
 
     def write(self) -> None:
         """Adds up the blocks and writes measures.json; earlier measures stay."""
@@ -214,7 +205,7 @@ class Measuring:
             fresh = self._checkpoint(epoch)
             old = checkpoints.get(epoch, {"fusions": {}})
             # What all clients did stays what it was.
-            kept = old if self.changes != Changes() else {}
+            kept = old if self.changes != EVERYBODY else {}
             checkpoints[epoch] = {
                 **fresh,
                 **kept,
@@ -248,7 +239,8 @@ class Measuring:
                     "exchanges": rule.exchanges,
                     "without": [*self.changes.without, *self.changes.gone],
                     "added": self.changes.added,
-                    **({"clients": len(self.fused), **costs} if self.changes != Changes() else {}),
+                    "solution": self.solutions.get((epoch, name)),
+                    **({"clients": len(self.fused), **costs} if self.changes != EVERYBODY else {}),
                 }
                 for name, rule in self.rules.items()
                 if name in found
@@ -312,11 +304,6 @@ class Measuring:
             for name in blocks[0]["fusions"]
         }
         return fused, clients
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _added(blocks: list[list[Any]]) -> list[Metrics]:

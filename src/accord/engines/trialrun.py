@@ -10,9 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from accord.changes import Changes
 from accord.engines.jobs import Job
 from accord.engines.maprun import MapRun
-from accord.engines.measuring import Changes, Measuring
+from accord.engines.measuring import Measuring
 from accord.engines.run import Run, choose_device
 from accord.engines.teacherrun import TeacherRun
 from accord.server import brief

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Literal
 
@@ -42,14 +43,25 @@ class RidgeFusion(Merge):
         total = scene.total
         if total is None:
             raise ValueError("'ridge' fuses sums")
+        began = time.perf_counter()
         found = solve(total, self.penalty, scene.tell)
-        yield classifier(total, *log_probabilities(found, total.counts, self.prior), scene)
+        event = {
+            **{"epoch": 1, "seconds": time.perf_counter() - began},
+            **{"penalty": found.penalty, "freedom": found.freedom},
+        }
+        yield classifier(total, *log_probabilities(found, total.counts, self.prior), event, scene)
 
 
-def classifier(total: Sums, weights: Tensor, bias: Tensor, scene: Scene) -> Upload:
+def classifier(
+    total: Sums, weights: Tensor, bias: Tensor, event: dict[str, float], scene: Scene
+) -> Upload:
     """The map and the solution as one net."""
     header = UploadHeader(
-        client="ridge", epoch=1, samples=total.total, briefing=scene.briefing.digest
+        client="ridge",
+        epoch=1,
+        samples=total.total,
+        briefing=scene.briefing.digest,
+        telemetry=(event,),
     )
     values = {name: t for name, t in scene.briefing.tensors.items() if name.startswith(MAP)}
     head = {"prototypes": weights, "bias": bias}

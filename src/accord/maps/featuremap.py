@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from accord.budget import NetConfig
@@ -41,10 +41,19 @@ class MapConfig(Config):
     def _in_full(cls, value: Any) -> Any:
         entries = value if isinstance(value, list | tuple) else [value]
         found = []
-        for entry in entries:
-            part = make_part(blocks, entry, "blocks")
+        for index, entry in enumerate(entries):
+            part = make_part(blocks, entry, f"map.blocks[{index}]")
             found.append(part_spec(entry if isinstance(entry, str) else entry["use"], part))
         return found
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        plain = type(self).model_fields
+        if not self.landmarks and self.gamma != plain["gamma"].default:
+            raise ValueError("`gamma` means something only with `landmarks`")
+        if not self.teachers and self.teacher_epochs is not None:
+            raise ValueError("`teacher_epochs` means something only with a block `teacher`")
+        return self
 
     @property
     def parts(self) -> list[Block]:
