@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 
+from accord.changes import refuse_name
 from accord.data.convert import convert
 from accord.data.images import Labels
 from accord.data.imageset import ImageSet
 from accord.data.known import DATASETS
-from accord.data.locate import locate
-from accord.data.raw import Progress, Raw, Request, Tell, check_labels
+from accord.data.raw import Progress, Raw, Request, Tell, check_classes, check_labels
 from accord.engines.jobs import one_thread
-from accord.errors import AccordError
+from accord.errors import AccordError, ClientError
 from accord.messages import Briefing, BriefingHeader, Upload
 from accord.summing import Summing
+from accord.sums import PACKINGS
+
+KINDS = {".npz": "npz", ".parquet": "parquet"}  # of files, by their ending; else class folders
 
 
 def answer(
@@ -33,20 +38,66 @@ def answer(
             f"{briefing} asks its clients to train a net. Only uploads of a closed form can be "
             "added to a finished study; choose the briefing of such a trial."
         )
-    if not name.strip() or not name.isprintable():
-        raise AccordError(f"the client's name: expected a word that people know it by; {name!r}.")
+    refuse_name(name, "the client's name")
     data = labelled_images(Path(images), asked.header, tell)
-    client = Summing(data, asked, name, torch.device("cpu"))
-    with one_thread():
-        return client.upload(client.run(Progress("looking at its images", len(data), tell).reach))
+    try:
+        if asked.header.training["packing"] not in PACKINGS:
+            raise ValueError(f"packing {asked.header.training['packing']!r}")
+        client = Summing(data, asked, name, torch.device("cpu"))
+    except (RuntimeError, KeyError, ValueError, ValidationError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise AccordError(
+            f"{briefing} is not a whole briefing of a closed form ({said}). Fetch it again."
+        ) from None
+    progress = Progress("looking at its images", len(data), tell)
+    try:
+        with one_thread():
+            upload = client.upload(client.run(progress.reach))
+        upload.check(asked, f"the upload of {name}")
+    except ClientError as error:
+        raise AccordError(f"{images}: {error} Is {briefing} whole? Fetch it again.") from None
+    return upload
+
+
+def refuse_to_write(out: Path, briefing: Path, images: Path) -> None:
+    """Before anything is summed: an answer takes no other file's place, and can be written."""
+    target, source = out.resolve(), images.resolve()
+    if target in (briefing.resolve(), source) or source in target.parents:
+        raise AccordError(f"--out {out} is what is to be read. Choose another file.")
+    try:
+        if out.exists() and not _is_upload(out):
+            raise AccordError(
+                f"--out {out}: expected a new file, or an upload to write again; found something "
+                "else. Choose another name."
+            )
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(prefix=f".{out.name}.", dir=out.parent):
+            pass
+    except OSError as error:
+        raise AccordError(
+            f"--out {out} cannot be written: {error.strerror or error}. Choose another place."
+        ) from None
+
+
+def _is_upload(path: Path) -> bool:
+    try:
+        Upload.load(path)
+    except AccordError:
+        return False
+    return True
 
 
 def labelled_images(path: Path, header: BriefingHeader, tell: Tell) -> ImageSet:
     """A client's own images in the shape and with the classes that a briefing names."""
-    suffixes = {".npz": "npz", ".parquet": "parquet"}
-    known = DATASETS.get(suffixes.get(path.suffix.lower(), "folder"))
+    known = DATASETS.get(KINDS.get(path.suffix.lower(), "folder"))
+    source = known.find(path) if path.exists() else None
+    if source is None:
+        raise AccordError(
+            f"{path}: expected a folder with a folder per class, an .npz file or a parquet file; "
+            f"found {'something else' if path.exists() else 'nothing'}. Name the client's images."
+        )
     size = header.height if header.height == header.width else None
-    raw = locate(known, path, None).read(Request(known.name, size, header.classes, tell))
+    raw = source.read(Request(known.name, size, header.classes, tell))
     raw, remarks = convert(raw, size, header.channels)
     for remark in remarks:
         tell(f"{path}: {remark}")
@@ -64,6 +115,7 @@ def labelled_images(path: Path, header: BriefingHeader, tell: Tell) -> ImageSet:
 
 def _labels(raw: Raw, classes: tuple[str, ...], path: Path) -> Labels:
     """Labels as the briefing counts classes: by name where the file has names."""
+    check_classes(raw.classes, path)
     if raw.classes is None or raw.classes == classes:
         check_labels(raw.train.labels, classes, path)
         return raw.train.labels

@@ -39,9 +39,9 @@ def show_recipe(name: str) -> RenderableType:
         hint = f"accord fuse RUN --fusion '{{use: {name}, as: my-name}}'"
         return _show_part(name, fusions.get(name), hint)
     if name in blocks and name not in shipped():
-        return _show_part(
-            name, blocks.get(name), f"In a recipe: map: {{blocks: [{{use: {name}}}]}}"
-        )
+        needed = [key for key, f in blocks.get(name).model_fields.items() if f.is_required()]
+        said = ", ".join([f"use: {name}", *(f"{key}: …" for key in needed)])
+        return _show_part(name, blocks.get(name), f"In a recipe: map: {{blocks: [{{{said}}}]}}")
     recipe = resolve(name, Path())
     alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
     rows = [

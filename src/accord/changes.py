@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from accord.errors import AccordError
 from accord.messages import Briefing, Upload
 from accord.spelling import Spec
+from accord.totals import total_stands
 from accord.uploads import UploadFiles
+
+LONGEST = 100  # characters of a client's name, which stands in names of files
 
 if TYPE_CHECKING:
     from accord.engines.trialrun import TrialRun
@@ -51,8 +54,7 @@ def suffix(changes: Changes) -> str:
 
 def resolved(run: TrialRun, changes: Changes) -> Changes:
     """Clients by the names they have in files; people know them by their column's value."""
-    partition = run.deal.partition
-    known = dict(zip(partition.sources or partition.names, partition.names, strict=True))
+    known = {called: name for name, called in run.deal.partition.known_as.items()}
 
     def found(names: tuple[str, ...], option: str) -> tuple[str, ...]:
         unknown = [name for name in names if name not in known]
@@ -70,8 +72,10 @@ def resolved(run: TrialRun, changes: Changes) -> Changes:
 def refuse_another(run: TrialRun, specs: Sequence[Spec], changes: Changes) -> None:
     """A name in the results means one rule, of the same clients."""
     measured = {spec["as"]: spec for spec in run.folder.info()["config"]["fusions"]}
-    gone = sorted({*changes.without, *changes.gone})
-    last = run.folder.measures()["checkpoints"][-1]["fusions"]
+    known_as = run.deal.partition.known_as
+    gone = sorted(known_as[name] for name in (*changes.without, *changes.gone))
+    checkpoints = run.folder.measures()["checkpoints"]
+    last = checkpoints[-1]["fusions"] if checkpoints else {}
     for spec in specs:
         old = measured.get(spec["as"], spec)
         names = [key for key in {*old, *spec} if old.get(key) != spec.get(key)]
@@ -89,11 +93,12 @@ def refuse_another(run: TrialRun, specs: Sequence[Spec], changes: Changes) -> No
 
 def check_changes(run: TrialRun, changes: Changes) -> None:
     """Refuses to leave out everybody, to add anybody twice, and to subtract what is no sum."""
-    names = run.deal.partition.names
-    if len({*changes.without, *changes.gone}) >= len(names) and not changes.come:
+    known_as = run.deal.partition.known_as
+    left_out, left = len(changes.without), {*changes.without, *changes.gone}
+    if left_out == len(known_as) or (len(left) == len(known_as) and not changes.come):
         option = "--remove" if changes.gone else "--without"
         raise AccordError(f"{option} leaves no client of {run.folder.id}.")
-    both = sorted({*changes.without} & {*changes.gone})
+    both = sorted(known_as[name] for name in {*changes.without} & {*changes.gone})
     if both:
         raise AccordError(
             f"--without {both[0]} --remove {both[0]}: who is left out is in no sum to be "
@@ -105,21 +110,34 @@ def check_changes(run: TrialRun, changes: Changes) -> None:
             "nets. Leave one out with --without, or choose trials with --trial."
         )
     briefing = Briefing.load(run.folder.briefing)
-    left = {*changes.without, *changes.gone}  # who went may come again, with a corrected upload
-    sources = run.deal.partition.sources or names
-    known = {n for pair in zip(names, sources, strict=True) if pair[0] not in left for n in pair}
+    # Who went may come again, with a corrected upload.
+    known = {called for name, called in known_as.items() if name not in left}
     for path in changes.come:
         upload = Upload.load(path)
-        upload.check(briefing, str(path))
+        try:
+            upload.check(briefing, str(path))
+        except AccordError as error:
+            raise AccordError(
+                f"--add {error} If it belongs to another trial of this record, name that one with "
+                "--trial."
+            ) from None
         client = upload.header.client
-        if not client:
-            raise AccordError(f"--add {path}: it does not say whose it is (`client` is empty).")
+        refuse_name(client, f"--add {path}: the client it names")
         if client in known:
             raise AccordError(
                 f"--add {path}: client {client} is one of {run.folder.id} already, or was named "
                 "before, and would count twice."
             )
         known.add(client)
+
+
+def refuse_name(name: str, what: str) -> None:
+    """Names of newcomers: two that look alike would count one client twice."""
+    if not name or not name.isprintable() or name != name.strip() or len(name) > LONGEST:
+        raise AccordError(
+            f"{what}: expected a name of up to {LONGEST} characters, without spaces around it; "
+            f"found {name[:LONGEST]!r}."
+        )
 
 
 def tell_lost(run: TrialRun, changes: Changes, tell: Callable[[str], None]) -> None:
@@ -140,32 +158,33 @@ def tell_lost(run: TrialRun, changes: Changes, tell: Callable[[str], None]) -> N
 
 def check_uploads(run: TrialRun, changes: Changes) -> None:
     """An upload that is gone, unusable or of other images is told before anything is fused."""
-    briefing = Briefing.load(run.folder.briefing)
-    for client, counts in zip(run.clients, run.deal.partition.label_counts, strict=True):
-        path = run.measuring.upload(client, run.epochs[-1])
-        if client in changes.without:
-            continue
-        advice = f"or leave that client out with --without {client}."
+    briefing, partition = Briefing.load(run.folder.briefing), run.deal.partition
+    paths = {
+        client: run.measuring.upload(client, run.epochs[-1])
+        for client in run.clients
+        if client not in changes.without
+    }
+    for client, path in paths.items():
         if not path.exists():
+            called = partition.known_as[client]
             raise AccordError(
-                f"{path}: expected the upload of client {client}, found no such file. Put it back, "
-                f"{advice}"
+                f"{path}: expected the upload of client {called}, found no such file. Put it back, "
+                f"or leave that client out with --without {called}."
             )
-        if changes.come or changes.gone:
-            continue  # the kept total speaks for the others
+    files = UploadFiles(list(paths.values()), briefing)
+    of_total = (changes.come or changes.gone) and not changes.without
+    if of_total and total_stands(files, run.folder.total):
+        return  # the kept total speaks for them all
+    for index, (client, path) in enumerate(paths.items()):
+        called = partition.known_as[client]
+        advice = f"Put the right file there, or leave that client out with --without {called}."
         try:
-            upload = UploadFiles([path], briefing).load(0)
+            upload = files.load(index)
         except AccordError as error:
-            raise AccordError(f"{error} Put the right file there, {advice}") from None
-        if upload.tensors["label_counts"].tolist() != counts.tolist():
+            raise AccordError(f"{error} {advice}") from None
+        counts = partition.label_counts[partition.names.index(client)].tolist()
+        if upload.tensors["label_counts"].tolist() != counts:
             raise AccordError(
-                f"{path}: expected the upload of client {client}, with label counts "
-                f"{counts.tolist()}; found others. Put the right file there, {advice}"
+                f"{path}: expected the upload of client {called}, with label counts {counts}; "
+                f"found others. {advice}"
             )
-
-
-def known_as(run: TrialRun, names: Sequence[str]) -> list[str]:
-    """Clients as people know them."""
-    partition = run.deal.partition
-    known = dict(zip(partition.names, partition.sources or partition.names, strict=True))
-    return [known.get(name, name) for name in names]

@@ -15,6 +15,7 @@ from rich.console import Console, RenderableType
 
 from accord import doctor as checks
 from accord.answering import answer as answer_briefing
+from accord.answering import refuse_to_write
 from accord.catalogue import show_datasets, show_recipe, show_recipes
 from accord.data.datasets import inventory
 from accord.data.download import download as fetch
@@ -136,6 +137,7 @@ def answer(
     out: Annotated[Path, typer.Option(help="the upload to write, for accord fuse RUN --add")],
 ) -> None:
     """Sum up your own images for a closed form: a client who comes after the study."""
+    refuse_to_write(out, briefing, images)
     upload = answer_briefing(briefing, images, name, lambda line: print(line, file=sys.stderr))
     size = upload.save(out)
     print(f"{out}: {upload.header.samples} images of {name}, {size / 1e6:.1f} MB")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from accord.changes import (
     Changes,
     check_changes,
     check_uploads,
-    known_as,
     refuse_another,
     resolved,
     suffix,
@@ -60,35 +59,38 @@ def fuse(
     predictor of the first fusion.
     """
     record = Record(Path(run_dir))
-    asked_for = [_spec(entry) for entry in asked]
-    if not asked_for:
+    rules = [_asked(entry) for entry in asked]
+    if not rules:
         raise AccordError("which fusion? Name one with --fusion, e.g. --fusion classwise.")
     come = tuple(Path(path).absolute() for path in add)
     changes = Changes(tuple(sorted(set(without))), come, tuple(sorted(set(remove))))
-    specs = [{**spec, "as": spec["as"] + suffix(changes)} for spec in asked_for]
+    said = suffix(changes)
     raw = record.asked()
     watcher: Watcher = Silent() if quiet else make_watcher()
     plan = Plan(check_study(raw, record.path), Path(data_root) if data_root else None, watcher.tell)
     with record.lock():
-        runs = _chosen(plan, record, trial, specs, changes)
+        runs = _chosen(plan, record, trial, rules, changes)
         meant = {run.folder.id: resolved(run, changes) for run in runs}
+        specs = {run.folder.id: _fitting(run, rules, said) for run in runs}
         for run in runs:
             check_changes(run, meant[run.folder.id])
             check_uploads(run, meant[run.folder.id])
-            refuse_another(run, _fitting(run, specs), meant[run.folder.id])
+            refuse_another(run, specs[run.folder.id], meant[run.folder.id])
             tell_lost(run, meant[run.folder.id], watcher.tell)
-            plan.check_fusions(replace(run.trial, fusions=tuple(_fitting(run, specs))), run.deal)
+            plan.check_fusions(replace(run.trial, fusions=tuple(specs[run.folder.id])), run.deal)
         if save is not None:
-            _refuse_several(runs, specs[0])
+            _refuse_several(runs, rules[0])
             refuse_to_save(Path(save))
+        keep = specs[runs[0].folder.id][0] if save else None
         study = None
         if trial is None and changes == EVERYBODY:
             # From now on the study asks for them; a mistake in that shows before anything is fused.
-            more = [spec for spec in raw["fusions"] if spec not in specs]
-            study = check_study({**raw, "fusions": [*more, *specs]}, record.path)
+            own = [rule.spec for rule in rules if all(rule.new_to(run) for run in runs)]
+            more = [spec for spec in raw["fusions"] if spec not in own]
+            study = check_study({**raw, "fusions": [*more, *own]}, record.path)
         for run in runs:
-            keep = specs[0]["as"] if save else None
-            run.fuse_again(_fitting(run, specs), meant[run.folder.id], keep)
+            wanted = keep["as"] if keep else None
+            run.fuse_again(specs[run.folder.id], meant[run.folder.id], wanted)
         execute_runs(runs, record, workers_for(workers), watcher)
         record.write_results()
         for run in runs:
@@ -96,19 +98,35 @@ def fuse(
                 raise AccordError(f"{run.folder.id}: {' '.join(run.failures)}")
         if study is not None:
             record.adopt(study)
-        if save is not None:
-            predictor_of(runs[0], specs[0], record).save(Path(save))
+        if save is not None and keep is not None:
+            predictor_of(runs[0], keep, record).save(Path(save))
             runs[0].measuring.forget_merged()
     return Results.of(record)
 
 
-def _fitting(run: TrialRun, specs: Sequence[Spec]) -> list[Spec]:
-    """The fusions that make sense of what this trial's clients upload."""
-    return [spec for spec in specs if run.trial.recipe.takes(spec)]
+@dataclass(frozen=True)
+class _Rule:
+    """A fusion that was asked for, in full."""
+
+    spec: Spec
+    alone: bool  # a name and no parameters: the trial's own rule of that name, if it has one
+
+    def of(self, run: TrialRun) -> Spec:
+        own = {spec["as"]: spec for spec in run.trial.fusions}.get(self.spec["as"], self.spec)
+        return own if self.alone and own["use"] == self.spec["use"] else self.spec
+
+    def new_to(self, run: TrialRun) -> bool:
+        return self.of(run) is self.spec
 
 
-def _spec(entry: str | Spec) -> Spec:
-    """A fusion in full."""
+def _fitting(run: TrialRun, rules: Sequence[_Rule], said: str = "") -> list[Spec]:
+    """The fusions that make sense of what this trial's clients upload; `said` ends their names."""
+    found = [rule.of(run) for rule in rules]
+    return [{**spec, "as": spec["as"] + said} for spec in found if run.trial.recipe.takes(spec)]
+
+
+def _asked(entry: str | Spec) -> _Rule:
+    alone = isinstance(entry, str)
     if isinstance(entry, str):
         try:
             read = yaml.safe_load(entry)
@@ -119,12 +137,12 @@ def _spec(entry: str | Spec) -> Spec:
                 f"--fusion: expected a name or a mapping such as '{{use: features, merge: count, "
                 f"as: by-count}}'; found {entry!r}."
             )
-        entry = dict(read) if isinstance(read, Mapping) else read
-    return fusion_spec(absolute_images(entry, Path.cwd()), "--fusion")
+        entry, alone = (dict(read), False) if isinstance(read, Mapping) else (read, True)
+    return _Rule(fusion_spec(absolute_images(entry, Path.cwd()), "--fusion"), alone)
 
 
 def _chosen(
-    plan: Plan, record: Record, trial: str | None, specs: Sequence[Spec], changes: Changes
+    plan: Plan, record: Record, trial: str | None, rules: Sequence[_Rule], changes: Changes
 ) -> list[TrialRun]:
     """The finished trials that are meant and can be fused so."""
     runs = [run for run in plan.runs(record) if isinstance(run, TrialRun)]
@@ -142,24 +160,26 @@ def _chosen(
         known = ", ".join(run.folder.id for run in runs)
         wanted = f" {trial}" if trial else ""
         raise AccordError(f"no finished trial{wanted} in {record.path}; trials: {known}.")
-    fitting = [run for run in found if _fitting(run, specs)]
+    fitting = [run for run in found if _fitting(run, rules)]
     if changes != EVERYBODY and trial is None:
         # Where all images are in one place there is nobody to leave out.
         fitting = [run for run in fitting if not run.trial.recipe.pooled] or fitting
     if not fitting:
+        first = rules[0].spec
         raise AccordError(
-            f"--fusion: {specs[0]['use']!r} does not fit {found[0].folder.id}: it fuses "
-            f"{rule_of(specs[0]).of}, and that trial is a bound or its clients upload "
+            f"--fusion: {first['use']!r} does not fit {found[0].folder.id}: it fuses "
+            f"{rule_of(first).of}, and that trial is a bound or its clients upload "
             "something else. Choose trials with --trial, or another rule."
         )
     return fitting
 
 
-def _refuse_several(runs: Sequence[TrialRun], spec: Spec) -> None:
+def _refuse_several(runs: Sequence[TrialRun], rule: _Rule) -> None:
+    spec = rule.spec
     if len(runs) > 1:
         names = ", ".join(run.folder.id for run in runs)
         raise AccordError(f"--save keeps the model of one trial; choose it with --trial: {names}.")
-    if not _fitting(runs[0], [spec]):
+    if not _fitting(runs[0], [rule]):
         raise AccordError(
             f"--save keeps the first fusion named, and {spec['use']!r} does not fit "
             f"{runs[0].folder.id}. Name another one first."
@@ -179,7 +199,7 @@ def predictor_of(run: TrialRun, spec: Spec, record: Record) -> Predictor:
     combiner = combiner_of(voting(plain(spec)), files)
     origin = {
         **{"run": str(record.path.absolute()), "trial": run.folder.id, "epoch": epoch},
-        **{"clients": known_as(run, measuring.fused), "accuracy": _accuracy(run, spec, epoch)},
+        **{"clients": list(measuring.fused), "accuracy": _accuracy(run, spec, epoch)},
     }
     header = ModelHeader.of(files.briefing.header, len(files), combiner.name, plain(spec), origin)
     return Predictor(header, combiner, lambda index: unprefixed(NET, files.load(index).tensors))

@@ -175,7 +175,7 @@ class Upload(Message):
         if self.header.briefing != briefing.digest:
             raise AccordError(
                 f"{where} answers another briefing ({self.header.briefing[:12]}…, expected "
-                f"{briefing.digest[:12]}…): train this client again with this study's briefing."
+                f"{briefing.digest[:12]}…): have this client make it again with this briefing."
             )
         expected = expected_upload(briefing)
         for name in sorted(expected.keys() | self.tensors.keys()):

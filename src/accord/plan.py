@@ -23,7 +23,6 @@ from accord.engines.teacherrun import TeacherRun
 from accord.engines.trialrun import TrialRun
 from accord.errors import AccordError
 from accord.fusion.base import plain, rule_of
-from accord.maps import FeatureMap
 from accord.parts import make_part
 from accord.record import Record, TrialFolder
 from accord.server import check_map, rehearse, settled_map
@@ -42,6 +41,7 @@ class Plan:
         self._deals: dict[str, Deal] = {}
         self._digests: dict[str, str] = {}
         self._told: set[str] = set()
+        self._revealing: dict[str, tuple[int, int, int]] = {}  # of each recipe, at the worst
         self._required: set[str] = set()  # fusions that can work: some look at many files
         check_devices(study)
 
@@ -81,6 +81,7 @@ class Plan:
         for trial in self.study.trials():
             _, deal = self.deal(trial)
             self.check_fusions(trial, deal)
+            self._note_revealing(trial, deal)
             bank, setup = trial.recipe.bank, trial.setup
             kind = f"{setup.data} {setup.net} {setup.budget} {trial.recipe.training} {bank}"
             if kind in seen:
@@ -95,8 +96,11 @@ class Plan:
                 raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
             if bank:
                 self._tell_lacking(deal)
-            if trial.recipe.map:
-                self._tell_revealing(trial, deal)
+        for name, (few, clients, width) in self._revealing.items():
+            self.tell(
+                f"{name}: {few} of {clients} clients hold fewer images than φ has features "
+                f"({width}): their sums tell of single images (docs/closed-form.md)"
+            )
 
     def check_fusions(self, trial: Trial, deal: Deal) -> None:
         """Refuses rules that could not work on this trial's uploads."""
@@ -125,18 +129,15 @@ class Plan:
             self._told.add(line)
             self.tell(line)
 
-    def _tell_revealing(self, trial: Trial, deal: Deal) -> None:
+    def _note_revealing(self, trial: Trial, deal: Deal) -> None:
         """Sums of few images tell of each of them: what must be known before they are sent."""
-        width = FeatureMap(settled_map(trial, deal), deal.dataset.train.images.shape[3]).width
+        if not trial.recipe.map or trial.recipe.pooled:
+            return
+        width = settled_map(trial, deal).width(deal.dataset.train.images.shape[3])
         sizes = deal.partition.label_counts.sum(axis=1)
         few = int((sizes < width).sum())
-        line = (
-            f"{trial.recipe.name}: {few} of {len(sizes)} clients hold fewer images than φ has "
-            f"features ({width}): their sums tell of single images (docs/closed-form.md)"
-        )
-        if few and line not in self._told:
-            self._told.add(line)
-            self.tell(line)
+        if few > self._revealing.get(trial.recipe.name, (0,))[0]:
+            self._revealing[trial.recipe.name] = (few, len(sizes), width)
 
     def keep_sources(self, record: Record) -> None:
         """Earlier trials behind a bank stay what they were when the record was begun."""

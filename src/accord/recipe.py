@@ -270,9 +270,9 @@ def fusion_spec(spec: Any, where: str) -> Spec:
     """A fusion entry in full: {use, as, every parameter}; `as` is its name in the results."""
     spec = dict(spec) if isinstance(spec, Mapping) else {"use": spec}
     label = spec.pop("as", spec.get("use"))
+    part = make_part(fusions, spec, where)
     if not isinstance(label, str) or not re.fullmatch(NAME, label):
         raise AccordError(f"{where}: `as: {label}` should be letters, digits, dots and dashes.")
-    part = make_part(fusions, spec, where)
     return {**part_spec(spec["use"], part), "as": label}
 
 

@@ -37,8 +37,7 @@ class Total(Message):
 
 def total_of(files: UploadFiles, keep: Path | None) -> Sums:
     """The clients' sums added up: as the file `keep` has them, or from every upload, then kept."""
-    states = {path.name: _state(path) for path in files.paths}
-    header = TotalHeader(briefing=files.briefing.digest, files=states)
+    header = _header(files)
     kept = _kept(keep, header)
     if kept is not None:
         return kept
@@ -47,6 +46,16 @@ def total_of(files: UploadFiles, keep: Path | None) -> Sums:
         named = {"label_counts": total.counts, "feature_sums": total.sums}
         Total(header, {**named, "scatter": total.scatter}).save(keep)
     return total
+
+
+def total_stands(files: UploadFiles, keep: Path) -> bool:
+    """Whether `keep` is the total of these very files."""
+    return _kept(keep, _header(files)) is not None
+
+
+def _header(files: UploadFiles) -> TotalHeader:
+    states = {path.name: _state(path) for path in files.paths}
+    return TotalHeader(briefing=files.briefing.digest, files=states)
 
 
 def _kept(keep: Path | None, header: TotalHeader) -> Sums | None:

@@ -43,7 +43,7 @@ class UploadFiles:
         if path.stem.startswith("client-") and upload.header.client != named:
             raise AccordError(
                 f"{path}: expected the upload of client {named}, found that of client "
-                f"{upload.header.client}. Put the right file there, or leave it out."
+                f"{upload.header.client}."
             )
 
     @cached_property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +11,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 import accord
-from accord.cli import main
+from accord.cli import app, main
 from accord.data.deal import open_deal
 from accord.data.imageset import ImageSet
 from accord.errors import AccordError
-from accord.messages import Briefing, Upload
+from accord.messages import Briefing, NetHeader, Upload
 from accord.record import Record
 from closed_run import run, scores, uploads
+
+Damage = Callable[[Briefing], Briefing]
 
 
 def briefing(record: Path) -> Path:
@@ -105,10 +110,10 @@ def test_images_of_another_size_are_converted_and_that_is_said(
     assert any("images converted from 20×12×3 to 8×8×1" in line for line in told)
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a\nb"])
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "3 ", "x" * 101])
 def test_a_name_that_is_none_is_refused(record: Path, tmp_path: Path, name: str) -> None:
     file = as_npz(images_of_client(record, 3), tmp_path / "mine.npz")
-    with pytest.raises(AccordError, match="the client's name: expected a word"):
+    with pytest.raises(AccordError, match="the client's name: expected a name of up to 100"):
         accord.answer(briefing(record), file, name)
 
 
@@ -120,7 +125,9 @@ def test_images_of_no_class_of_the_study_are_refused(record: Path, tmp_path: Pat
     beyond = ImageSet(data.images, data.rows, data.labels + 8)
     with pytest.raises(AccordError, match=r"mine\.npz: row \d+ has label 1\d; expected 0 to 9"):
         accord.answer(briefing(record), as_npz(beyond, tmp_path / "mine.npz"), "x")
-    with pytest.raises(AccordError, match="does not exist"):
+    with pytest.raises(
+        AccordError, match=r"expected a folder with a folder per class, .* found nothing"
+    ):
         accord.answer(briefing(record), tmp_path / "nowhere", "x")
 
 
@@ -152,3 +159,98 @@ def test_the_command_writes_an_upload_to_add(
         main()
     assert not stopped.value.code
     assert "ridge-with-clinic" in capsys.readouterr().out
+
+
+def test_class_names_tell_classes_apart(record: Path, tmp_path: Path) -> None:
+    data = images_of_client(record, 3)
+    file = as_npz(data, tmp_path / "twice.npz", classes=np.array(list("0123456788")))
+    with pytest.raises(AccordError, match=r"twice\.npz: expected class names that differ"):
+        accord.answer(briefing(record), file, "x")
+    file = as_npz(data, tmp_path / "latin.npz", classes=np.array([b"\xe9"] * 10))
+    with pytest.raises(AccordError, match="text but not UTF-8"):
+        accord.answer(briefing(record), file, "x")
+
+
+def test_hidden_folders_hold_no_images(record: Path, tmp_path: Path) -> None:
+    data = images_of_client(record, 3)
+    folder = as_folder(data, tmp_path / "mine")
+    (first, *_) = sorted(folder.iterdir())
+    shutil.copytree(first, first / ".thumbs")
+    told: list[str] = []
+    found = accord.answer(briefing(record), folder, "x", told.append)
+    assert found.header.samples == len(data)
+    assert not told
+
+
+def test_a_link_to_a_folder_of_a_class_is_that_folder(record: Path, tmp_path: Path) -> None:
+    data = images_of_client(record, 3)
+    folder = as_folder(data, tmp_path / "mine")
+    (first, *_) = sorted(folder.iterdir())
+    shutil.move(first, tmp_path / "elsewhere")
+    first.symlink_to(tmp_path / "elsewhere")
+    (folder / "notes.txt").write_text("")
+    told: list[str] = []
+    assert accord.answer(briefing(record), folder, "x", told.append).header.samples == len(data)
+    assert told == [f"{folder}: 1 files that are not images were left out"]
+
+
+def _without(name: str) -> Damage:
+    return lambda b: Briefing(b.header, {k: v for k, v in b.tensors.items() if k != name})
+
+
+def _with_tensor(name: str, value: float) -> Damage:
+    return lambda b: Briefing(
+        b.header, {k: torch.full_like(v, value) if k == name else v for k, v in b.tensors.items()}
+    )
+
+
+def _with_header(**changes: Any) -> Damage:
+    return lambda b: Briefing(b.header.model_copy(update=changes), b.tensors)
+
+
+DICTIONARY = "net.encoder.blocks.0.dictionary"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _without(DICTIONARY),
+        _with_tensor(DICTIONARY, float("nan")),
+        _with_header(std=(0.0,)),
+        _with_header(training={}),
+        _with_header(training={"packing": "zip"}),
+        _with_header(net=NetHeader(backbone="x", norm="batch", head="linear", map={"size": 3})),
+    ],
+    ids=["a tensor is missing", "NaN", "std 0", "no packing", "another packing", "another map"],
+)
+def test_a_damaged_briefing_is_named(record: Path, tmp_path: Path, damage: Damage) -> None:
+    file = as_npz(images_of_client(record, 3), tmp_path / "mine.npz")
+    broken = tmp_path / "broken.safetensors"
+    damage(Briefing.load(briefing(record))).save(broken)
+    with pytest.raises(AccordError, match=r"broken\.safetensors.* Fetch it again"):
+        accord.answer(broken, file, "x")
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("{briefing}", "is what is to be read"),
+        ("{folder}", "is what is to be read"),
+        ("{folder}/0/x.safetensors", "is what is to be read"),
+        ("{tmp}", "expected a new file, or an upload"),
+        ("{tmp}/notes.txt", "expected a new file, or an upload"),
+        ("{tmp}/notes.txt/x", "cannot be written"),
+        ("{tmp}/" + "x" * 250, "cannot be written"),
+    ],
+)
+def test_an_answer_takes_no_other_files_place(
+    record: Path, tmp_path: Path, out: str, said: str
+) -> None:
+    folder = as_folder(images_of_client(record, 2), tmp_path / "mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    target = out.format(briefing=briefing(record), folder=folder, tmp=tmp_path)
+    asked = ["answer", str(briefing(record)), str(folder), "--name", "x", "--out", target]
+    with pytest.raises(AccordError, match=said):
+        CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

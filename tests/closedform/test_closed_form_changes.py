@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ from accord.messages import Upload
 from accord.record import Record
 from accord.totals import Total
 from closed_run import RECIPE, SMALL, Raw, accuracy, late, run, scores, uploads
+from tests_support import digits
 
 
 def test_who_leaves_was_never_there(record: Path, tmp_path: Path) -> None:
@@ -62,6 +65,15 @@ def test_nobody_elses_upload_is_read_when_one_leaves(record: Path, tmp_path: Pat
     shutil.rmtree(tmp_path / "a")
     again = scores(record, tmp_path / "a", remove=["1"])
     assert torch.equal(again, expected)
+
+
+def test_a_client_can_be_forgotten(record: Path, tmp_path: Path) -> None:
+    gone = scores(record, tmp_path / "a", remove=["2"])
+    (file,) = [path for path in uploads(record) if path.stem == "client-2"]
+    file.unlink()
+    (file.parent.parent / "total.safetensors").unlink()
+    forgotten = scores(record, tmp_path / "b", without=["2"])
+    torch.testing.assert_close(forgotten, gone, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +127,7 @@ def test_who_comes_counts_once(record: Path, tmp_path: Path) -> None:
     with pytest.raises(AccordError, match=r"client late is one of .* already, or was named"):
         accord.fuse(record, ["ridge"], add=[file, file], workers=1, quiet=True)
     nameless = late(record, tmp_path / "nameless.safetensors", "", [0, 1, 2])
-    with pytest.raises(AccordError, match="does not say whose it is"):
+    with pytest.raises(AccordError, match="the client it names: expected a name"):
         accord.fuse(record, ["ridge"], add=[nameless], workers=1, quiet=True)
 
 
@@ -142,3 +154,68 @@ def test_a_kept_total_that_is_damaged_is_made_again(record: Path, damage: str) -
     Total(total.header, tensors).save(path)
     accord.fuse(record, ["{use: ridge, as: again}"], workers=1, quiet=True)
     assert accuracy(record, "again") == accuracy(record)
+
+
+def test_a_replaced_upload_is_refused_though_another_one_leaves(
+    record: Path, tmp_path: Path
+) -> None:
+    late(record, uploads(record)[0], "0", [0, 1, 2])  # fewer images than client 0 had
+    for options in ({"remove": ["1"]}, {"add": [late(record, tmp_path / "x", "new", [3])]}):
+        with pytest.raises(AccordError, match="expected the upload of client 0, with label counts"):
+            accord.fuse(record, ["ridge"], workers=1, quiet=True, **options)
+
+
+def test_who_is_left_out_leaves_somebody(record: Path, tmp_path: Path) -> None:
+    file = late(record, tmp_path / "late.safetensors", "late", list(range(10)))
+    everybody = ["0", "1", "2", "3"]
+    with pytest.raises(AccordError, match="--without leaves no client"):
+        accord.fuse(record, ["ridge"], without=everybody, add=[file], workers=1, quiet=True)
+    accord.fuse(record, ["ridge"], remove=everybody, add=[file], workers=1, quiet=True)
+    assert accuracy(record, "ridge-with-late-without-0-1-2-3") > 0.1
+
+
+def test_a_rule_named_alone_is_the_trials_own(tmp_path: Path) -> None:
+    recipe = {**RECIPE, "fusion": {"prior": "data"}}
+    out = run(tmp_path / "run", recipes=[recipe])
+    accord.fuse(out, ["ridge"], remove=["1"], workers=1, quiet=True)
+    accord.fuse(out, ["ridge"], workers=1, quiet=True, save=tmp_path / "model")
+    (trial,) = Record(out).trials()
+    priors = {spec["as"]: spec["prior"] for spec in trial.info()["config"]["fusions"]}
+    assert priors == {"ridge": "data", "ridge-without-1": "data"}
+    assert not Record(out).asked()["fusions"]  # the study asks for nothing new
+    with pytest.raises(AccordError, match="has a row 'ridge' already, with another prior"):
+        accord.fuse(out, [{"use": "ridge", "prior": "uniform"}], workers=1, quiet=True)
+
+
+def test_newcomers_are_told_from_positions(tmp_path: Path) -> None:
+    images, labels = digits()
+    named = np.array(["1", "2", "3"])[np.arange(len(labels)) % 3]
+    np.savez(tmp_path / "scans.npz", images=images, labels=labels, hospital=named)
+    partition = {"scheme": "by-column", "column": "hospital"}
+    out = run(
+        tmp_path / "run",
+        data={"name": "npz", "path": str(tmp_path / "scans.npz")},
+        partition=partition,
+    )
+    first = tmp_path / "first.safetensors"
+    upload = Upload.load(uploads(out)[0])
+
+    def called(name: str) -> Path:
+        Upload(upload.header.model_copy(update={"client": name}), upload.tensors).save(first)
+        return first
+
+    def origin(**options: Any) -> list[str]:
+        folder = tmp_path / "model"
+        accord.fuse(out, ["ridge"], workers=1, quiet=True, save=folder, **options)
+        found = json.loads((folder / "model.json").read_text())["origin"]["clients"]
+        return [str(name) for name in found]
+
+    assert origin(remove=["1"], add=[called("1")]) == ["2", "3", "1"]  # corrected
+    assert origin(remove=["1"], add=[called("0")]) == ["2", "3", "0"]  # not position 0
+    with pytest.raises(AccordError, match=r"client 2 is one of .* already"):
+        origin(remove=["1"], add=[called("2")])
+    measured = Record(out).trials()[0].measures()["checkpoints"][-1]["fusions"]
+    assert measured["ridge-with-1-without-1"]["without"] == ["1"]
+    uploads(out)[1].unlink()
+    with pytest.raises(AccordError, match=r"the upload of client 2, .* with --without 2"):
+        origin()

@@ -63,6 +63,17 @@ def test_few_images_are_told_before_they_are_summed(
     assert "fewer images" not in capsys.readouterr().err
 
 
+def test_every_setting_and_no_bound_is_asked_for_few_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = {**RECIPE, "pooled": True, "as": "alone"}
+    partition = {"scheme": "iid", "clients": [1, 2]}
+    accord.run(study(recipes=[alone, RECIPE], partition=partition), out=tmp_path / "run", workers=1)
+    said = [line for line in capsys.readouterr().err.splitlines() if "fewer images" in line]
+    assert len(said) == 1
+    assert said[0].startswith("closed: 2 of 2 clients hold fewer images")
+
+
 def _info(record: Path) -> dict[str, Any]:
     (trial,) = Record(record).trials()
     return trial.info()

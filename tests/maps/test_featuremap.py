@@ -271,16 +271,19 @@ def test_the_default_is_spelled_out_too() -> None:
     ("blocks", "said"),
     [
         ("patch", "unknown block 'patch'; did you mean 'patches'"),
-        ([{"use": "patches", "sise": 3}], "unknown key 'blocks.sise'; did you mean 'size'"),
-        ([{"use": "patches", "size": 0}], "'blocks.size': expected greater than or equal to 1"),
-        ([{"use": "patches", "weight": 0}], "'blocks.weight'"),
-        ([{"use": "patches", "source": "private"}], "'blocks.source'"),
-        ([{"use": "encoder"}], "'blocks.model' is missing"),
+        ([{"use": "patches", "sise": 3}], "unknown key 'map.blocks[0].sise'; did you mean 'size'"),
+        (
+            [{"use": "patches", "size": 0}],
+            "'map.blocks[0].size': expected greater than or equal to 1",
+        ),
+        ([{"use": "patches", "weight": 0}], "'map.blocks[0].weight'"),
+        ([{"use": "patches", "source": "private"}], "'map.blocks[0].source'"),
+        ([{"use": "encoder"}], "'map.blocks[0].model' is missing"),
         ([{"use": "encoder", "model": "nowhere"}], "nowhere is no saved model"),
         ([], "'map.blocks': expected at least 1"),
-        ([{"size": 3}], "'blocks': expected a name or a mapping with 'use'"),
-        (5, "'blocks': expected a name or a mapping with 'use'"),
-        (None, "'blocks': expected a name or a mapping with 'use'"),
+        ([{"size": 3}], "'map.blocks[0]': expected a name or a mapping with 'use'"),
+        (5, "'map.blocks[0]': expected a name or a mapping with 'use'"),
+        (None, "'map.blocks[0]': expected a name or a mapping with 'use'"),
     ],
 )
 def test_mistakes_are_named(blocks: Any, said: str) -> None:

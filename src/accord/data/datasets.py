@@ -13,7 +13,7 @@ from accord.data.download import DOWNLOADS
 from accord.data.images import Dataset, Images
 from accord.data.known import DATASETS, Known
 from accord.data.locate import advice, locate, roots_of, search
-from accord.data.raw import Part, Raw, Request, Source, Tell
+from accord.data.raw import Part, Raw, Request, Source, Tell, check_classes
 from accord.errors import AccordError
 
 
@@ -103,6 +103,7 @@ def _classes(known: Known, raw: Raw, source: Source) -> tuple[str, ...]:
             f"{source.where}: {known.name!r} has {len(known.classes)} classes; these files have "
             f"{len(raw.classes)}. They hold another dataset; put the right files there."
         )
+    check_classes(raw.classes, source.where)
     named = known.classes or raw.classes
     if named:
         return named

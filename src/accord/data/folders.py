@@ -82,7 +82,8 @@ def _rows(part: Path, classes: tuple[str, ...], request: Request) -> Rows:
         rows += [(image, classes.index(folder.name)) for image in images]
     if not rows:
         raise AccordError(f"{part}: expected a folder per class with images; found none.")
-    left_out = sum(1 for file in part.rglob("*") if file.is_file() and _visible(file)) - len(rows)
+    beside = sum(1 for file in part.iterdir() if file.is_file() and _visible(file))
+    left_out = beside + sum(len(_inside(folder)) for folder in _subfolders(part)) - len(rows)
     if left_out:
         request.tell(f"{part}: {left_out} files that are not images were left out")
     return rows
@@ -100,8 +101,20 @@ def _subfolders(path: Path) -> list[Path]:
 
 
 def _images(folder: Path) -> list[Path]:
-    files = folder.rglob("*")
-    return sorted(f for f in files if f.suffix.lower() in SUFFIXES and f.is_file() and _visible(f))
+    return sorted(file for file in _inside(folder) if file.suffix.lower() in SUFFIXES)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """All files in and below a folder but hidden ones, and those in hidden folders."""
+    return [
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and all(map(_visible, (file, *_between(folder, file))))
+    ]
+
+
+def _between(folder: Path, file: Path) -> list[Path]:
+    return [folder / name for name in file.relative_to(folder).parts[:-1]]
 
 
 def _visible(path: Path) -> bool:

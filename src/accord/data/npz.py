@@ -163,7 +163,12 @@ def _rows(array: NDArray[Any]) -> int | None:
 
 def _text(array: NDArray[Any]) -> NDArray[np.str_]:
     flat = array.reshape(-1)
-    return np.char.decode(flat, "utf-8") if flat.dtype.kind == "S" else flat.astype(np.str_)
+    try:
+        return np.char.decode(flat, "utf-8") if flat.dtype.kind == "S" else flat.astype(np.str_)
+    except UnicodeDecodeError as error:
+        raise AccordError(
+            f"an array in the .npz file is text but not UTF-8 ({error}). Save it with dtype str."
+        ) from None
 
 
 def _tell_unused(arrays: Arrays, path: Path, request: Request) -> None:

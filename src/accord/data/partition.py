@@ -39,6 +39,11 @@ class Partition:
     label_counts: NDArray[np.int64]
     disjoint: bool
 
+    @property
+    def known_as(self) -> dict[str, str]:
+        """Name → what people call the client: its column's value, where it has one."""
+        return dict(zip(self.names, self.sources or self.names, strict=True))
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 over the sizes and positions of all clients, and over nothing else."""

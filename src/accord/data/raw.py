@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +139,16 @@ def as_labels(array: Any, count: int, where: object) -> Labels:
             f"{where}: expected labels that are whole numbers from 0; found {labels.dtype}."
         )
     return labels.astype(np.int64)
+
+
+def check_classes(classes: Sequence[str] | None, where: object) -> None:
+    """Refuse class names that do not tell classes apart."""
+    twice = sorted(name for name, uses in Counter(classes or ()).items() if uses > 1)
+    if classes is not None and (twice or not classes):
+        found = f"{twice[0]!r} twice" if twice else "none"
+        raise AccordError(
+            f"{where}: expected class names that differ; found {found}. Correct the class names."
+        )
 
 
 def check_labels(labels: Labels, classes: Sequence[str] | None, where: object) -> None:

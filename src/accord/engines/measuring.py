@@ -54,8 +54,17 @@ class Measuring:
     @property
     def fused(self) -> tuple[str, ...]:
         """Whose images the result is of: who stayed, and who came."""
-        stayed = (name for name in self.clients if name not in self.changes.gone)
-        return (*stayed, *self.changes.added)
+        return (*(self.deal.partition.known_as[name] for name in self._stayed), *self.changes.added)
+
+    @property
+    def _stayed(self) -> list[str]:
+        return [name for name in self.clients if name not in self.changes.gone]
+
+    @property
+    def _left(self) -> list[str]:
+        """Who was left out or went, as people call them."""
+        left = (*self.changes.without, *self.changes.gone)
+        return [self.deal.partition.known_as[name] for name in left]
 
     def missing(self) -> dict[int, list[str]]:
         """Checkpoint → fusions that have no measure yet, or one that is to be taken again."""
@@ -237,7 +246,7 @@ class Measuring:
                     "validation_accuracy": found[name][1],
                     "personal_accuracy": personal.get(name),
                     "exchanges": rule.exchanges,
-                    "without": [*self.changes.without, *self.changes.gone],
+                    "without": self._left,
                     "added": self.changes.added,
                     "solution": self.solutions.get((epoch, name)),
                     **({"clients": len(self.fused), **costs} if self.changes != EVERYBODY else {}),
@@ -263,8 +272,7 @@ class Measuring:
 
     def _costs(self, epoch: int, headers: list[UploadHeader]) -> dict[str, float | None]:
         """Of the clients that are fused; their time is in headers that may not have been read."""
-        stayed = [name for name in self.clients if name not in self.changes.gone]
-        files = [*(self.upload(name, epoch) for name in stayed), *self.changes.come]
+        files = [*(self.upload(name, epoch) for name in self._stayed), *self.changes.come]
         seconds = sum(event["seconds"] or 0 for h in headers for event in h.telemetry)
         return {
             "seconds": seconds if headers else None,

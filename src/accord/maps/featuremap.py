@@ -50,9 +50,15 @@ class MapConfig(Config):
     def _nothing_idle(self) -> Self:
         plain = type(self).model_fields
         if not self.landmarks and self.gamma != plain["gamma"].default:
-            raise ValueError("`gamma` means something only with `landmarks`")
+            raise ValueError(
+                f"`gamma` means something only with `landmarks`; found {self.gamma:g} with 0 of "
+                "these. Set landmarks, or drop gamma"
+            )
         if not self.teachers and self.teacher_epochs is not None:
-            raise ValueError("`teacher_epochs` means something only with a block `teacher`")
+            raise ValueError(
+                "`teacher_epochs` means something only with a block `teacher`; found "
+                f"{self.teacher_epochs}, and no such block. Add one, or drop teacher_epochs"
+            )
         return self
 
     @property
@@ -67,6 +73,10 @@ class MapConfig(Config):
     def teachers(self) -> int:
         """How many nets the server has to train on its public images."""
         return max(part.asks_teachers for part in self.parts)
+
+    def width(self, channels: int) -> int:
+        """d, the number of features."""
+        return self.landmarks or sum(part.build(channels).width for part in self.parts)
 
     def settled(self, net: NetConfig, flips: bool, side: int) -> Self:
         """With all that a client needs to build it; `side`: the shorter one of an image."""
