@@ -6,17 +6,19 @@ rule can undo it: with s | c ~ N(m_c, V), ln p(c | s) = s·V⁻¹m_c − m_c·V�
 
 The fewer images there are for so many features, the more of its own label is in each one's score,
 and the less is known of unseen ones. So m and V are drawn towards what least squares wants, y and
-the variance of its error: towards the scores themselves.
+the variance of its error: towards the scores themselves. How sure to be: temperature.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from accord.ridge import Ridge
+from accord.temperature import as_shares, drawn_scores, sureness
 
 Prior = Literal["uniform", "data"]
 LEAST = 1e-3  # a score's standard deviation is at least this, and at least this share of V's mean
@@ -25,29 +27,49 @@ NEVER = 20.0  # by so much the log-probability of a class that nobody holds is b
 
 def log_probabilities(found: Ridge, counts: Tensor, prior: Prior) -> tuple[Tensor, Tensor]:
     """(weights (C, d), bias (C)) of ln p(c | φ) + const: linear, as the scores are."""
-    there = counts > 0
-    means, V = _drawn(found, counts)
-    A = torch.linalg.solve(V, means.T).T  # row c: V⁻¹m_c
+    known = _known(found, counts)
+    own = torch.eye(len(counts), dtype=found.means.dtype)
+    means = known * found.means + (1 - known) * own
+    A = torch.linalg.solve(_drawn(found.within, found, known), means.T).T  # row c: V⁻¹m_c
     if not bool(found.weights.any()):
         A = torch.zeros_like(A)  # all images look alike
     constant = -(A * means).sum(dim=1) / 2
     if prior == "data":
         constant = constant + counts.clamp(min=1).double().log()
-    weights, bias = _centred(A @ found.weights), _centred(A @ found.bias + constant)
+    beta = _sureness(found, counts, prior, means, lambda scores: scores @ A.T + constant)
+    weights, bias = beta * _centred(A @ found.weights), beta * _centred(A @ found.bias + constant)
     # A class that nobody holds is the most frequent one's shadow.
-    most = int(counts.argmax())
+    there, most = counts > 0, int(counts.argmax())
     weights = torch.where(there[:, None], weights, weights[most])
     return weights, torch.where(there, bias, bias[most] - NEVER)
 
 
-def _drawn(found: Ridge, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """(m, V), drawn by 1 − (1 − h²)(1 − C/n) towards (y, σ²I); h = dof/n is the mean leverage."""
+def _known(found: Ridge, counts: Tensor) -> float:
+    """(1 − h²)(1 − C/n): how far the moments are to be trusted; h = dof/n is the mean leverage."""
     n, classes = int(counts.sum()), int((counts > 0).sum())
-    own = torch.eye(len(counts), dtype=found.means.dtype)
-    known = (1 - min(found.freedom / n, 1.0) ** 2) * (1 - min(classes / n, 1.0))
-    means = known * found.means + (1 - known) * own
-    V = known * found.within + (1 - known) * found.variance * own
-    return means, V + (LEAST**2 + LEAST * V.diagonal().mean().clamp(min=0)) * own
+    return (1 - min(found.freedom / n, 1.0) ** 2) * (1 - min(classes / n, 1.0))
+
+
+def _drawn(within: Tensor, found: Ridge, known: float) -> Tensor:
+    """A covariance of scores, drawn by 1 − known towards σ²I, and a little away from 0."""
+    own = torch.eye(len(within), dtype=within.dtype)
+    V = known * within + (1 - known) * found.variance * own
+    return V + (LEAST**2 + LEAST * V.diagonal().mean().clamp(min=0)) * own
+
+
+def _sureness(
+    found: Ridge, counts: Tensor, prior: Prior, means: Tensor, rule: Callable[[Tensor], Tensor]
+) -> float:
+    """1 / temperature of a rule from scores to ln p; classes are as likely as `prior` says."""
+    if not bool(found.weights.any()):
+        return 1.0
+    known, share = _known(found, counts), counts.double() / counts.sum()
+    shaped = as_shares(found.means, found.within, share)
+    held = torch.nonzero(counts > 0).flatten().tolist()
+    V = (_drawn(shaped(label), found, known) for label in held)
+    scores, labels = drawn_scores(means[held], V)
+    worth = share[held][labels] if prior == "data" else torch.ones(len(labels))
+    return sureness(rule(scores)[:, held], labels, worth)
 
 
 def _centred(rows: Tensor) -> Tensor:
