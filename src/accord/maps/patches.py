@@ -106,11 +106,10 @@ class PatchModule(BlockModule):
     def _some(self, images: Tensor, pool: Tensor) -> Tensor:
         dictionary, t = self.dictionary.expand(images.shape[0], -1, -1), self.config.threshold
         r = torch.baddbmm(-self.offset[:, None], dictionary, self._patches(images))
-        # max(0, r − t) and max(0, −r − t) are half the sum and half the difference of |s| and s.
-        s = r.sub_(r.clamp(-t, t))
-        signed = torch.matmul(s, pool)
-        size = torch.matmul(s.abs_(), pool)
-        return torch.cat([size + signed, size - signed], dim=1).flatten(1) / 2
+        # Windows average, and so t may be taken away after them: max(0, r − t) = max(r, t) − t.
+        above = torch.matmul(r.clamp(min=t), pool) - t
+        below = torch.matmul(r.clamp_(max=-t), pool) + t
+        return torch.cat([above, -below], dim=1).flatten(1)
 
     def _patches(self, images: Tensor) -> Tensor:
         """(N, k²C, places): every patch, of spread 1."""
@@ -125,11 +124,16 @@ class PatchModule(BlockModule):
 
     def _contrast(self, images: Tensor) -> Tensor:
         """(N, 1, height, width): 1/√(variance + floor) of every patch, by running means."""
-        size = self.config.size
-        mean = F.avg_pool2d(images.mean(dim=1, keepdim=True), size, stride=1)
-        square = F.avg_pool2d(images.square().mean(dim=1, keepdim=True), size, stride=1)
+        down, across = (_running(side, self.config.size).to(images) for side in images.shape[2:])
+        mean = down @ images.mean(dim=1, keepdim=True) @ across.T
+        square = down @ images.square().mean(dim=1, keepdim=True) @ across.T
         variance = (square - mean.square()).clamp(min=0)
         return (variance + FLOOR).rsqrt()
+
+
+def _running(side: int, size: int) -> Tensor:
+    """(side − size + 1, side): each row averages the next `size` of its neighbours."""
+    return torch.ones(side - size + 1, side).triu().tril(size - 1) / size
 
 
 def contrast_normalised(p: Tensor) -> Tensor:
