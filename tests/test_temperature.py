@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from accord.temperature import LEAST, as_shares, drawn_scores, sureness
+from accord.temperature import (
+    LEAST,
+    class_covariances,
+    correlation,
+    drawn_scores,
+    sureness,
+)
 
 
 @settings(deadline=None, max_examples=30)
@@ -40,15 +46,31 @@ def test_who_knows_nothing_is_not_sure_at_all() -> None:
     assert sureness(logits, torch.tensor([0, 0, 1, 1]), torch.ones(4)) < LEAST + 1e-6
 
 
-def test_shares_vary_as_counts_do_by_hand() -> None:
-    means = torch.tensor([[0.8, 0.2], [0.5, 0.5]], dtype=torch.float64)
+def test_scores_vary_as_shares_as_far_as_they_tell_by_hand() -> None:
+    means = torch.tensor([[0.8, 0.2], [0.4, 0.6]], dtype=torch.float64)
     within = torch.tensor([[0.03, 0.0], [0.0, 0.05]], dtype=torch.float64)
-    covariance = as_shares(means, within, torch.tensor([0.25, 0.75], dtype=torch.float64))
-    kappa = 0.08 / (0.25 * 0.32 + 0.75 * 0.5)
-    expected = torch.tensor([[0.16, -0.16], [-0.16, 0.16]], dtype=torch.float64)
-    torch.testing.assert_close(covariance(0), kappa * expected)
+    prior = torch.tensor([0.25, 0.75], dtype=torch.float64)
+    told = ((0.25 * 0.8 + 0.75 * 0.6 - 0.625) / 0.375) ** 0.5
+    assert correlation(means, prior) == pytest.approx(told)
+    covariance = class_covariances(means, within, prior)
+    kappa = 0.08 / (0.25 * 0.32 + 0.75 * 0.48)
+    shares = kappa * torch.tensor([[0.16, -0.16], [-0.16, 0.16]], dtype=torch.float64)
+    torch.testing.assert_close(covariance(0), told * shares + (1 - told) * within)
     total = 0.25 * covariance(0).trace() + 0.75 * covariance(1).trace()
     assert float(total) == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.5, 3.0])
+def test_the_correlation_is_that_of_labels_and_scores(noise: float) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 5_000)
+    Y = np.eye(3)[labels]
+    features = np.column_stack([np.ones(5_000), Y[:, :2] + noise * rng.normal(size=(5_000, 2))])
+    scores = features @ np.linalg.lstsq(features, Y, rcond=None)[0]
+    means = np.stack([scores[labels == label].mean(axis=0) for label in range(3)])
+    expected = np.corrcoef((Y - Y.mean(axis=0)).ravel(), (scores - Y.mean(axis=0)).ravel())[0, 1]
+    found = correlation(torch.from_numpy(means), torch.from_numpy(Y.mean(axis=0)))
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_scores_are_drawn_as_they_are_said_to_be_and_always_the_same() -> None:

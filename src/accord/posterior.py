@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from accord.ridge import Ridge
-from accord.temperature import as_shares, drawn_scores, sureness
+from accord.temperature import class_covariances, drawn_scores, sureness
 
 Prior = Literal["uniform", "data"]
 LEAST = 1e-3  # a score's standard deviation is at least this, and at least this share of V's mean
@@ -64,9 +64,9 @@ def _sureness(
     if not bool(found.weights.any()):
         return 1.0
     known, share = _known(found, counts), counts.double() / counts.sum()
-    shaped = as_shares(found.means, found.within, share)
+    own = class_covariances(found.means, found.within, share)
     held = torch.nonzero(counts > 0).flatten().tolist()
-    V = (_drawn(shaped(label), found, known) for label in held)
+    V = (_drawn(own(label), found, known) for label in held)
     scores, labels = drawn_scores(means[held], V)
     worth = share[held][labels] if prior == "data" else torch.ones(len(labels))
     return sureness(rule(scores)[:, held], labels, worth)
