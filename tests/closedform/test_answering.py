@@ -167,7 +167,7 @@ def test_class_names_tell_classes_apart(record: Path, tmp_path: Path) -> None:
     with pytest.raises(AccordError, match=r"twice\.npz: expected class names that differ"):
         accord.answer(briefing(record), file, "x")
     file = as_npz(data, tmp_path / "latin.npz", classes=np.array([b"\xe9"] * 10))
-    with pytest.raises(AccordError, match="text but not UTF-8"):
+    with pytest.raises(AccordError, match=r"latin\.npz: array 'classes' is text but not UTF-8"):
         accord.answer(briefing(record), file, "x")
 
 

@@ -106,15 +106,8 @@ def _images(folder: Path) -> list[Path]:
 
 def _inside(folder: Path) -> list[Path]:
     """All files in and below a folder but hidden ones, and those in hidden folders."""
-    return [
-        file
-        for file in folder.rglob("*")
-        if file.is_file() and all(map(_visible, (file, *_between(folder, file))))
-    ]
-
-
-def _between(folder: Path, file: Path) -> list[Path]:
-    return [folder / name for name in file.relative_to(folder).parts[:-1]]
+    found = (file for file in folder.rglob("*") if file.is_file())
+    return [f for f in found if not any(p.startswith(".") for p in f.relative_to(folder).parts)]
 
 
 def _visible(path: Path) -> bool:

@@ -116,7 +116,16 @@ def _array(file: Any, name: str, path: Path) -> NDArray[Any]:
             f"{path}: array {name!r} holds Python objects, which are not read for safety. Save it "
             "as numbers or as fixed-length text (dtype str)."
         ) from None
-    return array
+    return _decoded(array, name, path) if array.dtype.kind == "S" else array
+
+
+def _decoded(array: NDArray[np.bytes_], name: str, path: Path) -> NDArray[np.str_]:
+    try:
+        return np.char.decode(array, "utf-8")
+    except UnicodeDecodeError as error:
+        raise AccordError(
+            f"{path}: array {name!r} is text but not UTF-8 ({error}). Save it with dtype str."
+        ) from None
 
 
 def _pair(arrays: Arrays, pairs: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
@@ -162,13 +171,7 @@ def _rows(array: NDArray[Any]) -> int | None:
 
 
 def _text(array: NDArray[Any]) -> NDArray[np.str_]:
-    flat = array.reshape(-1)
-    try:
-        return np.char.decode(flat, "utf-8") if flat.dtype.kind == "S" else flat.astype(np.str_)
-    except UnicodeDecodeError as error:
-        raise AccordError(
-            f"an array in the .npz file is text but not UTF-8 ({error}). Save it with dtype str."
-        ) from None
+    return array.reshape(-1).astype(np.str_)
 
 
 def _tell_unused(arrays: Arrays, path: Path, request: Request) -> None:
