@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from accord.client import Training
-from accord.server import rehearse
+from accord.client.training import Training
+from accord.federation.briefing import rehearse
 from benchmarks.figure import Figure
 from benchmarks.turns import one_thread, ratio
 from benchmarks.workspace import random_images, ready_trial, workspace
@@ -76,7 +76,7 @@ def _client(recipe: str, folder: Path) -> Training:
         "bounds": False,
     }
     run = ready_trial(study, own / "record")
-    client = Training(run.deal.client(0), rehearse(run.trial, run.deal), "0")
+    client = Training(run.allocation.client(0), rehearse(run.trial, run.allocation), "0")
     client.looking = False
     return client
 

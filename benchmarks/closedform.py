@@ -14,15 +14,16 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from accord.budget import NetConfig
-from accord.engines.jobs import peak_memory
+from accord.client.summing import ROWS, sums_of
+from accord.closed_form.ridge import solve
+from accord.closed_form.sums import Sums
+from accord.core.randomness import torch_generator
 from accord.engines.pool import GREEDY
-from accord.maps.featuremap import FeatureMap, MapConfig, made_up
-from accord.randomness import torch_generator
-from accord.recipe import resolve
-from accord.ridge import solve
-from accord.summing import ROWS, sums_of
-from accord.sums import Sums
+from accord.federation.tasks.base import peak_memory
+from accord.nets.maps.feature_map import FeatureMap, MapConfig, made_up
+from accord.nets.settings import NetConfig
+from accord.study.recipe import ClosedFormRecipe
+from accord.study.resolve import resolve
 from benchmarks.figure import Figure
 from benchmarks.turns import one_thread
 from benchmarks.workspace import CHANNELS, CLASSES, SIZE
@@ -65,10 +66,10 @@ def _asked(*words: str) -> Any:
 
 def _features(recipe: str) -> Figure:
     """φ of noise and its sums, as a client makes them."""
-    config = resolve(recipe, Path()).map
-    if config is None:
-        raise ValueError(f"{recipe} has no map")
-    config = config.settled(NetConfig(), True, SIZE)
+    resolved = resolve(recipe, Path())
+    if not isinstance(resolved, ClosedFormRecipe):
+        raise TypeError(f"{recipe} is no closed form")
+    config = resolved.map.settled(NetConfig(), True, SIZE)
     with one_thread(), torch.inference_mode():
         images = torch.randn(ROWS, CHANNELS, SIZE, SIZE, generator=torch_generator(0, "benchmark"))
         found = _map(config)

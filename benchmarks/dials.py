@@ -17,8 +17,8 @@ from unittest import mock
 
 from accord.balance import mixture
 from accord.balance.gradients import Gradients
-from accord.client import Training
-from accord.data.deal import open_deal
+from accord.client.training import Training
+from accord.data.allocation import open_allocation
 from accord.messages import Briefing
 from benchmarks.figure import Figure
 from benchmarks.turns import one_thread, ratio
@@ -93,5 +93,5 @@ def _client(recipe: str, folder: Path) -> Training:
         "bounds": False,
     }
     run = ready_trial(study, own / "record")
-    deal = open_deal(run.deal_path)
-    return Training(deal.client(0), Briefing.load(run.folder.briefing), "0")
+    allocation = open_allocation(run.allocation_path)
+    return Training(allocation.client(0), Briefing.load(run.folder.briefing), "0")

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from accord.client import Training
+from accord.client.training import Training
+from accord.core.randomness import numpy_generator
 from accord.data.imageset import ImageSet
-from accord.evaluate import measure_block
 from accord.fusion.base import Vote, fusions
+from accord.fusion.evaluate import measure_block
+from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing
-from accord.randomness import numpy_generator
-from accord.uploads import UploadFiles
 from benchmarks.figure import Figure
 from benchmarks.turns import one_thread, ratio
 from benchmarks.workspace import random_images, ready_trial, workspace
@@ -53,9 +53,9 @@ def _uploads(folder: Path) -> UploadFiles:
     briefing = Briefing.load(run.folder.briefing)
     paths = []
     for index, client in enumerate(run.clients):
-        training = Training(run.deal.client(index), briefing, client)
+        training = Training(run.allocation.client(index), briefing, client)
         training.run_epoch()
-        paths.append(run.folder.upload(client, 1, last=True))
+        paths.append(run.folder.round(1).upload(client, 1, last=True))
         training.upload().save(paths[-1])
     return UploadFiles(paths, briefing)
 

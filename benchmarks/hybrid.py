@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import accord
-from accord.data.deal import Deal, open_deal
+from accord.data.allocation import Allocation, open_allocation
 from benchmarks.figure import Figure
 from benchmarks.workspace import LACKING, has_cifar10
 
@@ -41,11 +41,11 @@ def measure() -> list[Figure]:
     with TemporaryDirectory(prefix="accord-benchmark-") as folder:
         run = Path(folder) / "run"
         accord.run(STUDY, out=run)
-        deal = open_deal(next((run / "deals").glob("*.json")))
-        said = {recipe: _said(run, recipe, fusion, deal) for recipe, fusion in FIXED.items()}
+        allocation = open_allocation(next((run / "allocations").glob("*.json")))
+        said = {recipe: _said(run, recipe, fusion, allocation) for recipe, fusion in FIXED.items()}
     labels = {
-        "validation": torch.from_numpy(deal.part("validation").labels),
-        "test": torch.from_numpy(deal.part("test").labels),
+        "validation": torch.from_numpy(allocation.part("validation").labels),
+        "test": torch.from_numpy(allocation.part("test").labels),
     }
 
     def accuracy(part: str, weight: float) -> float:
@@ -63,10 +63,10 @@ def measure() -> list[Figure]:
     ]
 
 
-def _said(run: Path, recipe: str, fusion: str, deal: Deal) -> dict[str, Tensor]:
+def _said(run: Path, recipe: str, fusion: str, allocation: Allocation) -> dict[str, Tensor]:
     """Log-probabilities of every validation and test image."""
     saved = run.parent / recipe
     accord.fuse(run, [fusion], trial=recipe, save=saved)
     model = accord.Predictor.load(saved)
-    images = {"validation": deal.part("validation"), "test": deal.part("test")}
+    images = {"validation": allocation.part("validation"), "test": allocation.part("test")}
     return {part: model.scores(some).log_softmax(dim=1) for part, some in images.items()}

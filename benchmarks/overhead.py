@@ -1,7 +1,7 @@
 """The share of a client's time that is not spent on forward, loss, backward and optimiser step.
 
 That is augmentation, batching, telemetry, checkpoints and the upload with its moments, in the very
-job that a worker does: `perform("train", …)`. The net tells by hooks when it is at work.
+task that a worker does. The net tells by hooks when it is at work.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from statistics import median
 from typing import Any
 from unittest import mock
 
-import torch
-from torch import Tensor
-
-from accord.client import Training
-from accord.engines import jobs
+from accord.client import make
+from accord.client.training import Training
+from accord.federation.tasks import perform
 from accord.messages import Upload
 from accord.objective import Batch
 from benchmarks.figure import Figure
@@ -34,12 +32,14 @@ class Watched(Training):
 
     def __init__(self, spent: Spent, *args: Any) -> None:
         super().__init__(*args)
+        self.make_batch = self.inputs.batch
+        self.inputs.batch = self._watched_batch  # type: ignore[assignment]
         self.spent = spent
         self.mark = 0.0
         encoder = self.net.encoder
         encoder.register_forward_pre_hook(lambda *_: self._begin())
         encoder.register_forward_hook(lambda net, *_: self._end("net") if net.training else None)
-        self.descent.sgd.register_step_post_hook(lambda *_: self._end("net"))
+        self.optimiser.sgd.register_step_post_hook(lambda *_: self._end("net"))
 
     def _begin(self) -> None:
         self.mark = time.perf_counter()
@@ -47,9 +47,9 @@ class Watched(Training):
     def _end(self, kind: str) -> None:
         self.spent[kind] += time.perf_counter() - self.mark
 
-    def _batch(self, positions: Tensor, progress: float, draws: torch.Generator) -> Batch:
+    def _watched_batch(self, *given: Any) -> Batch:
         before, began = self.spent["net"], time.perf_counter()
-        batch = super()._batch(positions, progress, draws)
+        batch = self.make_batch(*given)
         inside = self.spent["net"] - before
         self.spent["views and batching"] += time.perf_counter() - began - inside
         self._begin()  # of loss, backward, clipping and step, which follow
@@ -82,7 +82,7 @@ def measure() -> list[Figure]:
 def _one_client() -> Spent:
     """Seconds by kind; `all` is the wall time of the whole job."""
     spent: Spent = defaultdict(float)
-    with workspace() as folder, mock.patch.object(jobs, "Training", partial(Watched, spent)):
+    with workspace() as folder, mock.patch.object(make, "Training", partial(Watched, spent)):
         study = {
             "name": "overhead",
             "data": {**random_images(folder, train=IMAGES, test=10), "augment": "reference"},
@@ -92,8 +92,8 @@ def _one_client() -> Spent:
             "recipes": "fafi",
             "bounds": False,
         }
-        job = ready_trial(study, folder / "record").ready[0]
+        run = ready_trial(study, folder / "record")
         began = time.perf_counter()
-        jobs.perform(job.kind, job.args, lambda _: None)
+        perform(run.ready[0].task, run.record, lambda _: None)
         spent["all"] = time.perf_counter() - began
     return spent

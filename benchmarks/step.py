@@ -13,11 +13,11 @@ from statistics import median
 
 import torch
 
-from accord.client import Training
-from accord.data.deal import open_deal
+from accord.client.training import Training
+from accord.core.randomness import torch_generator
+from accord.data.allocation import open_allocation
 from accord.messages import Briefing
-from accord.nets.backbones import build_encoder
-from accord.randomness import torch_generator
+from accord.nets.backbones.base import build_encoder
 from benchmarks.crew import Crew, Task, crew
 from benchmarks.figure import Figure
 from benchmarks.flops import training_flops
@@ -79,7 +79,7 @@ def _flops_per_image(backbone: str) -> int:
 
 
 def _trial(backbone: str, folder: Path) -> tuple[Path, Path]:
-    """Where the briefing and the deal of a study with one batch of images are."""
+    """Where the briefing and the allocation of a study with one batch of images are."""
     own = folder / backbone
     own.mkdir()
     study = {
@@ -92,7 +92,7 @@ def _trial(backbone: str, folder: Path) -> tuple[Path, Path]:
         "bounds": False,
     }
     run = ready_trial(study, own / "record")
-    return run.folder.briefing, run.deal_path
+    return run.folder.briefing, run.allocation_path
 
 
 def _tasks(trials: dict[str, tuple[Path, Path]]) -> dict[str, Task]:
@@ -111,8 +111,8 @@ def _sgemm() -> Task:
     return product
 
 
-def _step(briefing: Path, deal: Path) -> Task:
-    training = Training(open_deal(deal).client(0), Briefing.load(briefing), "0")
+def _step(briefing: Path, allocation: Path) -> Task:
+    training = Training(open_allocation(allocation).client(0), Briefing.load(briefing), "0")
 
     def epoch_of_one_step() -> float:
         training.run_epoch()

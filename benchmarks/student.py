@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import accord
+from accord.core.randomness import numpy_generator
 from accord.data.imageset import ImageSet
-from accord.randomness import numpy_generator
 from benchmarks.figure import Figure
 from benchmarks.turns import one_thread, ratio
 from benchmarks.workspace import LACKING, has_cifar10

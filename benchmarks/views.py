@@ -14,10 +14,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from accord.core.randomness import torch_generator
 from accord.data import colour
+from accord.data.augmentations import augmentations
 from accord.data.crop import crop, draw_boxes
-from accord.data.views import VALUES_AT_ONCE, augment, augmentations, normalise
-from accord.randomness import torch_generator
+from accord.data.views import VALUES_AT_ONCE, augment, normalise
 from benchmarks.figure import Figure
 
 TARGET = 40.0  # µs

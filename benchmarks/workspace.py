@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from accord.core.randomness import numpy_generator
 from accord.data.datasets import inventory
-from accord.engines.trialrun import TrialRun
-from accord.plan import Plan
-from accord.randomness import numpy_generator
-from accord.record import Record
-from accord.study import load_study
+from accord.federation.plan import Plan
+from accord.federation.trial_run import TrialRun
+from accord.record.record import Record
+from accord.study.study import load_study
 
 SIZE, CHANNELS, CLASSES = 32, 3, 10
 LACKING = "not measured: CIFAR-10 is not here (set ACCORD_DATA)"
@@ -66,6 +66,6 @@ def ready_trial(study: dict[str, Any], folder: Path) -> TrialRun:
     with record.lock():
         record.adopt(checked)
         run = next(one for one in plan.runs(record) if isinstance(one, TrialRun))
-        run.save_deal(record)
+        run.save_allocation()
         run.advance()
     return run

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 import accord
+from accord.client.base import answer
+from accord.client.summing import Summing
 from accord.messages import Briefing
-from accord.predictor import Predictor
-from accord.record import Record
-from accord.summing import Summing
+from accord.model.predictor import Predictor
+from accord.record.record import Record
 from tests_support import images_of
 
 Raw = dict[str, Any]
@@ -58,6 +59,6 @@ def uploads(record: Path) -> list[Path]:
 def late(record: Path, path: Path, client: str, labels: list[int]) -> Path:
     """The upload of one who comes later."""
     (trial,) = Record(record).trials()
-    summing = Summing(images_of(labels), Briefing.load(trial.briefing), client, torch.device("cpu"))
-    summing.upload(summing.run()).save(path)
+    summing = Summing(images_of(labels), Briefing.load(trial.briefing), client)
+    answer(summing).save(path)
     return path

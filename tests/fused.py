@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import accord
-from accord.record import Record, TrialFolder
+from accord.record.folders import TrialFolder
+from accord.record.record import Record
 
 CLIENT = "client-1.safetensors"
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from accord.messages import Upload
-from accord.record import TrialFolder
+from accord.record.folders import TrialFolder
 from tests_support import same
 
 TIMED = ("seconds", "upload_bytes", "trial")  # uploads carry telemetry, which holds seconds

@@ -9,17 +9,17 @@ from benchmarks.flops import training_flops
 from benchmarks.workspace import random_images, ready_trial, workspace
 from torch import nn
 
-from accord.data.deal import open_deal
-from accord.engines.jobs import perform
+from accord.data.allocation import open_allocation
+from accord.federation.tasks import perform
 
 
 def test_a_ready_trial_can_be_trained(study: dict[str, Any]) -> None:
     with workspace() as folder:
         study["data"] = random_images(folder, train=40, test=10)
         run = ready_trial(study, folder / "record")
-        assert sum(len(open_deal(run.deal_path).client(index)) for index in range(3)) == 40
-        job = run.ready[0]
-        perform(job.kind, job.args, lambda news: None)  # noqa: ARG005
+        opened = open_allocation(run.allocation_path)
+        assert sum(len(opened.client(index)) for index in range(3)) == 40
+        perform(run.ready[0].task, run.record, lambda _: None)
         assert len(run.untrained()) == 2
 
 

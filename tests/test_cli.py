@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from accord.cli import main
-from accord.recipe import shipped
-from accord.record import Record
+from accord.record.record import Record
+from accord.study.library import shipped
 from records import hundred_classes, timeless
 
 Raw = dict[str, Any]

@@ -10,17 +10,16 @@ from typer.main import get_command
 
 from accord.balance import balances
 from accord.cli import app
-from accord.client import train
-from accord.config import keys
+from accord.core.config import keys
+from accord.data.augmentations import augmentations
 from accord.data.datasets import inventory
 from accord.data.schemes import schemes
-from accord.data.views import augmentations
-from accord.nets.backbones import backbones
+from accord.nets.backbones.base import backbones
 from accord.objective import terms
-from accord.recipe import resolve
-from accord.record import COLUMNS
-from accord.study import Options, Setup, load_study
-from tests_support import brief_for, images_of
+from accord.record.rows import COLUMNS
+from accord.study.settings import Options, Setup
+from accord.study.study import load_study
+from tests_support import brief_for, images_of, train, training_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY = (ROOT / "docs/study.md").read_text()
@@ -64,10 +63,12 @@ def test_the_study_and_the_recipe_shown_are_valid(tmp_path: Path) -> None:
     (tmp_path / "shown.yaml").write_text(block(README, "name: skew"))
     assert len(load_study(tmp_path / "shown.yaml").trials()) == 2 * 3 * 3 + 2 * 3 + 3
     (tmp_path / "mine.yaml").write_text(block(STUDY, "name: mine"))
-    recipe = resolve("mine.yaml", tmp_path)
+    recipe = training_recipe("mine.yaml", tmp_path)
     assert "separation" not in recipe.objective
     (tmp_path / "two.yaml").write_text(block(STUDY, "name: two"))
-    balances = {name: term["balance"] for name, term in resolve("two.yaml", tmp_path).align.items()}
+    balances = {
+        name: term["balance"] for name, term in training_recipe("two.yaml", tmp_path).align.items()
+    }
     assert (balances["anchors"]["use"], balances["contrast"]["use"]) == ("entropy", "curriculum")
     assert recipe.align["anchors"]["balance"] == {
         "use": "fixed",
@@ -76,7 +77,7 @@ def test_the_study_and_the_recipe_shown_are_valid(tmp_path: Path) -> None:
     }
     shown = block((ROOT / "docs/bank.md").read_text(), "name: all-of-it")
     (tmp_path / "all-of-it.yaml").write_text(shown)
-    combined = resolve("all-of-it.yaml", tmp_path)
+    combined = training_recipe("all-of-it.yaml", tmp_path)
     assert combined.bank is not None
     assert set(combined.align) == {"anchors", "mmd"}
 
@@ -85,7 +86,7 @@ def test_the_part_shown_works_as_told() -> None:
     code = block((ROOT / "docs/adding.md").read_text(), "class Shortness")
     exec(compile(code, "docs/adding.md", "exec"), {"__name__": "shown"})
     try:
-        recipe = resolve(
+        recipe = training_recipe(
             {"use": "fafi", "objective": {"shortness": {"power": 1, "weight": 0.1}}, "as": "short"},
             ROOT,
         )

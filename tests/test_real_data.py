@@ -8,7 +8,7 @@ import pytest
 
 import accord
 from accord.messages import Briefing
-from accord.record import Record
+from accord.record.record import Record
 
 
 @pytest.mark.parametrize(("name", "augment"), [("cifar10", "reference"), ("svhn", "upright")])

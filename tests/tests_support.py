@@ -12,16 +12,19 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from accord.bank import choose, stand_in
-from accord.budget import Budget
+from accord.client.base import answer
+from accord.client.make import make_client
+from accord.core.budget import Budget
+from accord.core.parts import make_part
+from accord.core.randomness import torch_generator
 from accord.data.images import Bytes, Labels
 from accord.data.imageset import ImageSet
-from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, prefixed
-from accord.nets.prototypes import fresh_net
+from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, Upload, prefixed
+from accord.nets.net import fresh_net
 from accord.objective import anchor_kinds
-from accord.parts import make_part
-from accord.randomness import torch_generator
-from accord.recipe import resolve
+from accord.objective.bank import choose, stand_in
+from accord.study.recipe import TrainingRecipe
+from accord.study.resolve import resolve
 
 CLASSES = tuple(str(digit) for digit in range(10))
 
@@ -50,7 +53,7 @@ def brief_for(
     **budget: Any,
 ) -> Briefing:
     """A briefing on digits: `recipe` with `change`, a small net, two epochs unless told."""
-    resolved = resolve({"use": recipe, **(change or {})}, Path())
+    resolved = training_recipe({"use": recipe, **(change or {})})
     header = BriefingHeader(
         seed=seed,
         height=8,
@@ -62,7 +65,7 @@ def brief_for(
         augment="digits",
         net=NetHeader(backbone=backbone, norm="batch", head=resolved.head),
         training=resolved.training,
-        budget=Budget(**{"epochs": 2, "batch": 32, **budget}).model_dump(mode="json"),
+        budget=Budget(**{"epochs": 2, "batch": 32, **budget}),
     )
     net = fresh_net(header.net, 1, 10, torch_generator(seed, "net"))
     tensors = prefixed(NET, net.state_dict())
@@ -74,6 +77,18 @@ def brief_for(
         bank = choose(public, resolved.bank, seed)
         tensors |= {BANK + "features": bank.features, BANK + "labels": bank.labels}
     return Briefing(header, tensors)
+
+
+def training_recipe(use: Any, folder: Path = Path()) -> TrainingRecipe:
+    """A recipe whose clients train."""
+    recipe = resolve(use, folder)
+    assert isinstance(recipe, TrainingRecipe)
+    return recipe
+
+
+def train(data: ImageSet, briefing: Briefing, name: str) -> Upload:
+    """The upload of a client after all epochs of its round."""
+    return answer(make_client(data, briefing, name))
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:

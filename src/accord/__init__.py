@@ -5,13 +5,18 @@ results = accord.run("studies/quickstart.yaml")
 results.frame()
 """
 
-from accord.answering import answer
-from accord.errors import AccordError
-from accord.fusing import fuse
-from accord.predictor import Predictor
-from accord.results import Results, load
-from accord.runner import run
-from accord.study import Study, load_study
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from accord.core.errors import AccordError
+
+if TYPE_CHECKING:
+    from accord.api import answer, fuse, load, run
+    from accord.model.predictor import Predictor
+    from accord.report.results import Results
+    from accord.study.study import Study, load_study
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,3 +30,21 @@ __all__ = [
     "load_study",
     "run",
 ]
+
+# Loaded when they are first used: most commands need no net and should not wait for torch.
+_HOMES = {
+    **dict.fromkeys(("answer", "fuse", "load", "run"), "accord.api"),
+    **dict.fromkeys(("Study", "load_study"), "accord.study.study"),
+    "Predictor": "accord.model.predictor",
+    "Results": "accord.report.results",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'accord' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

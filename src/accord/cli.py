@@ -1,38 +1,22 @@
-"""The command line: commands only, no logic."""
+"""The command line: commands only, no logic. Each command imports what it needs when it runs."""
 
 from __future__ import annotations
 
 import io
 import sys
-from dataclasses import asdict
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
-from rich.console import Console, RenderableType
 
-from accord import doctor as checks
-from accord.answering import answer as answer_briefing
-from accord.answering import refuse_to_write
-from accord.catalogue import show_datasets, show_recipe, show_recipes
-from accord.data.datasets import inventory
-from accord.data.download import download as fetch
-from accord.errors import AccordError
-from accord.estimate import estimate
-from accord.export import export_onnx
-from accord.fusing import fuse as fuse_again
-from accord.predicting import predict as predict_files
-from accord.predicting import prediction_lines
-from accord.predictor import Predictor
-from accord.record import Record
-from accord.report.dials import show_dials
-from accord.results import Results
-from accord.results import load as load_results
-from accord.runner import run as run_study
-from accord.study import load_study
-from accord.versions import versions
+from accord.core.errors import AccordError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from accord.report.results import Results
 
 app = typer.Typer(
     add_completion=False,
@@ -48,6 +32,8 @@ def about(
     version: Annotated[bool, typer.Option("--version", help="show the version")] = False,
 ) -> None:
     if version:
+        from accord.core.versions import versions
+
         print(f"accord {versions()['accord']}")
     elif context.invoked_subcommand is None:
         print(context.get_help())
@@ -72,8 +58,14 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show trials and costs only")] = False,
 ) -> None:
     """Run a study, or continue it: only what is new trains."""
+    from accord.api import run as run_study
+    from accord.study.study import load_study
+
     checked = load_study(study, overrides or [])
     if dry_run:
+        from accord.record.record import Record
+        from accord.report.estimate import estimate
+
         record = Record(out or Path("runs") / checked.name)
         show(*estimate(checked, record, data_root, workers).lines())
         return
@@ -89,7 +81,9 @@ def results(
     json: Annotated[bool, typer.Option("--json", help="every row, as JSON")] = False,
 ) -> None:
     """Show what a run has found."""
-    found = load_results(run_dir)
+    from accord.report.results import load
+
+    found = load(run_dir)
     if json:
         print(found.to_json())
     else:
@@ -112,7 +106,9 @@ def fuse(
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
     """Fuse a run's uploads by other rules, without training anything."""
-    results = fuse_again(
+    from accord.api import fuse as fuse_run
+
+    results = fuse_run(
         run_dir,
         fusion,
         trial=trial,
@@ -137,8 +133,11 @@ def answer(
     out: Annotated[Path, typer.Option(help="the upload to write, for accord fuse RUN --add")],
 ) -> None:
     """Sum up your own images for a closed form: a client who comes after the study."""
+    from accord.federation.answering import answer as answer_briefing
+    from accord.federation.answering import refuse_to_write
+
     refuse_to_write(out, briefing, images)
-    upload = answer_briefing(briefing, images, name, lambda line: print(line, file=sys.stderr))
+    upload = answer_briefing(briefing, images, name, tell)
     size = upload.save(out)
     print(f"{out}: {upload.header.samples} images of {name}, {size / 1e6:.1f} MB")
 
@@ -150,6 +149,10 @@ def predict(
     json: Annotated[bool, typer.Option("--json", help="every class's confidence, as JSON")] = False,
 ) -> None:
     """Classify images with a saved model."""
+    from accord.model.predict import predict as predict_files
+    from accord.model.predict import prediction_lines
+    from accord.model.predictor import Predictor
+
     unreadable: list[str] = []
     found = predict_files(Predictor.load(model), images, unreadable.append)
     if json:
@@ -168,6 +171,9 @@ def export(
     onnx: Annotated[Path, typer.Option(help="the file to write")],
 ) -> None:
     """Write a saved model as one ONNX file."""
+    from accord.model.export import export_onnx
+    from accord.model.predictor import Predictor
+
     difference = export_onnx(Predictor.load(model), onnx)
     print(f"{onnx}: answers as the model does (largest difference {difference:.1e})")
 
@@ -182,7 +188,10 @@ def dials(
     json: Annotated[bool, typer.Option("--json", help="every event, as JSON")] = False,
 ) -> None:
     """Show how λ, σ, losses and gradients moved at every client, also while a study runs."""
-    found = load_results(run_dir)
+    from accord.report.dials import show_dials
+    from accord.report.results import load
+
+    found = load(run_dir)
     if json:
         print(dumps([e for e in found.events() if trial is None or trial in e["trial"]], indent=1))
     else:
@@ -192,7 +201,14 @@ def dials(
 @app.command()
 def recipes(name: Annotated[str | None, typer.Argument()] = None) -> None:
     """List the recipes, or explain one and its parameters."""
-    show(show_recipe(name) if name else show_recipes())
+    if name:
+        from accord.report.explain import show_recipe
+
+        show(show_recipe(name))
+    else:
+        from accord.report.listing import show_recipes
+
+        show(show_recipes())
 
 
 @app.command()
@@ -202,8 +218,15 @@ def data(
     json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """List every known dataset: found, or where to put which file."""
+    from dataclasses import asdict
+
+    from accord.data.datasets import inventory
+    from accord.report.listing import show_datasets
+
     if download:
-        fetch(download, data_root or Path("data"), lambda line: print(line, file=sys.stderr))
+        from accord.data.download import download as fetch
+
+        fetch(download, data_root or Path("data"), tell)
     entries = inventory(data_root)
     if json:
         print(dumps([asdict(entry) for entry in entries], indent=1))
@@ -214,10 +237,16 @@ def data(
 @app.command()
 def doctor(data_root: DataRoot = None) -> None:
     """Check this machine: what is wrong, and what to do."""
-    found = checks.examine(data_root)
-    show(checks.table(found))
+    from accord.report.doctor import examine, table
+
+    found = examine(data_root)
+    show(table(found))
     if any(check.verdict == "wrong" for check in found):
         raise typer.Exit(1)
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def show_results(results: Results) -> None:
@@ -244,6 +273,8 @@ def show(*parts: RenderableType) -> None:
 
 def console() -> Console:
     """The terminal; piped, as wide as it needs to be."""
+    from rich.console import Console
+
     return Console() if sys.stdout.isatty() else Console(width=200, no_color=True)
 
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from accord.balance import Balance, Moment, Weigher, balances
 from accord.balance.gradients import Gradients
 from accord.balance.sigmas import SigmaWeigher
-from accord.budget import Budget
-from accord.descent import Descent
-from accord.parts import make_part
+from accord.client.optimiser import Optimiser
+from accord.core.budget import Budget
+from accord.core.parts import make_part
 
 
 def rule(name: str, params: Mapping[str, Any] | None = None) -> Balance:
@@ -78,7 +78,7 @@ def settle(weigher: Weigher, at: Moment, steps: int = 250) -> None:
 def lambdas(weigher: SigmaWeigher, moments: Sequence[Moment], net_momentum: float) -> list[float]:
     """λ_raw at every step while a client's own optimiser trains σ: lr 0.05, no clip."""
     budget = Budget(lr=0.05, momentum=net_momentum, clip=None)
-    descent = Descent([nn.Parameter(torch.zeros(1))], weigher.groups(), budget)
+    descent = Optimiser([nn.Parameter(torch.zeros(1))], weigher.groups(), budget)
     found = []
     for at in moments:
         descent.begin(at.progress)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import moment, own_loss, settle, sigmas
 
 # Note 003: client 3 on SVHN, 50 rounds.

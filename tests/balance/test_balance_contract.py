@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from accord.balance import Mixture, Moment, Weigher, balances
 from accord.balance.gradients import shared_gradients
-from accord.budget import Budget
-from accord.descent import Descent
-from accord.parts import make_part, part_spec
+from accord.client.optimiser import Optimiser
+from accord.core.budget import Budget
+from accord.core.parts import make_part, part_spec
 from balance.support import moment, own_loss, rule, started
 
 COUNTS = {
@@ -38,7 +38,7 @@ class Client:
         self.net = [self.encoder, self.head]
         self.weigher = started(name, counts=counts)
         self.mixture = Mixture({"anchors": self.weigher})
-        self.descent = Descent(self.net, self.mixture.groups(), Budget())
+        self.optimiser = Optimiser(self.net, self.mixture.groups(), Budget())
 
     def losses(self) -> Losses:
         """Two local losses of encoder and head, and an alignment loss of the head alone."""
@@ -47,10 +47,10 @@ class Client:
         return {"cross-entropy": task, "supcon": spread}, (self.head + 1).square().mean()
 
     def step(self, progress: float = 0.0) -> Tensor:
-        self.descent.begin(progress)
+        self.optimiser.begin(progress)
         local, align = self.losses()
         total = self.mixture.backward(local, {"anchors": align}, progress, self.net, look=True)
-        self.descent.finish()
+        self.optimiser.finish()
         return total
 
     def moment(self, progress: float = 0.0) -> Moment:
@@ -68,14 +68,14 @@ class Client:
     def state(self) -> dict[str, Tensor]:
         kept = {f"balance.{key}": value for key, value in self.mixture.state_dict().items()}
         kept |= {f"net.{i}": parameter.detach() for i, parameter in enumerate(self.net)}
-        return {key: value.clone() for key, value in (kept | self.descent.momentum()).items()}
+        return {key: value.clone() for key, value in (kept | self.optimiser.momentum()).items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         balance = {k.removeprefix("balance."): v for k, v in state.items() if "balance." in k}
         self.mixture.load_state_dict(balance)
         for i, parameter in enumerate(self.net):
             parameter.data = state[f"net.{i}"].clone()
-        self.descent.restore(state)
+        self.optimiser.restore(state)
 
 
 def trained(name: str, steps: int = 4) -> Client:
@@ -194,7 +194,7 @@ def test_the_own_loss_does_not_reach_the_net(name: str, monkeypatch: pytest.Monk
     with_own, without = trained(name), trained(name)
     monkeypatch.setattr(without.weigher, "own_loss", Weigher.own_loss.__get__(without.weigher))
     for client in (with_own, without):
-        client.descent.begin(0.4)
+        client.optimiser.begin(0.4)
         local, align = client.losses()
         client.mixture.backward(local, {"anchors": align}, 0.4, client.net)
     for one, other in zip(with_own.net, without.net, strict=True):

@@ -10,7 +10,7 @@ import torch
 
 from accord.balance import Moment
 from accord.balance.sigmas import SigmaWeigher
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import lambdas, moment, own_loss, sigmas
 
 CAPPED = ["stabilised", "attenuated-log"]

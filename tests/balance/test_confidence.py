@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.balance import Weigher
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import moment, rule, started
 
 

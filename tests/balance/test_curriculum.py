@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import moment, started
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.balance.entropy import entropy_bits, normalised_entropy
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import moment, started
 
 # Note 001: CIFAR-10 at α = 0.05, five clients, λ from 0.1 to 10.

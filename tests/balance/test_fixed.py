@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import moment, started
 
 

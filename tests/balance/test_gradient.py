@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchjd.aggregation import MGDA, DualProj, UPGrad
 
 from accord.balance import Mixture, Weights
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import gradients, moment, rule, started
 
 AGGREGATORS = ["upgrad", "dualproj", "mgda"]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from accord.balance import Mixture, Weigher
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import gradients, moment, started
 
 LOCAL, ALIGN = (3.0, 4.0), (0.0, 2.5)  # norms 5 and 2.5

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import moment, own_loss, settle, started
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accord.budget import Budget
-from accord.descent import Descent
+from accord.client.optimiser import Optimiser
+from accord.core.budget import Budget
 from accord.objective import Batch
 from accord.objective.anchors import AnchorAlignment
 from accord.objective.etf_anchors import SimplexETF
@@ -49,7 +49,7 @@ class Pull:
         self.weight = times * (1 + m) * int(self.held.sum()) * width / lr
         self.others = others
         budget = Budget(lr=lr, momentum=m, clip=clip)
-        self.descent = Descent([self.prototypes, self.rest], [], budget)
+        self.optimiser = Optimiser([self.prototypes, self.rest], [], budget)
 
     def run(self, steps: int) -> list[float]:
         """‖P − A‖ over the classes aligned, after every step; no further than 10⁹."""
@@ -59,10 +59,10 @@ class Pull:
         return gaps
 
     def step(self) -> float:
-        self.descent.begin(0.0)
+        self.optimiser.begin(0.0)
         loss = self.weight * AnchorAlignment(over=self.over)(self._batch())
         (loss + self.others * self.rest).backward()  # type: ignore[no-untyped-call]
-        self.descent.finish()
+        self.optimiser.finish()
         return float((self.prototypes.detach() - self.anchors)[self.held].norm())
 
     def _batch(self) -> Batch:

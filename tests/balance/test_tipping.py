@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from accord.balance import Mixture
-from accord.budget import Budget
-from accord.descent import Descent
+from accord.client.optimiser import Optimiser
+from accord.core.budget import Budget
 from balance.support import sigmas
 
 ELEMENTS, LOCAL = 16, 5.0  # C·d and L_loc
@@ -30,7 +30,7 @@ def where_lambda_goes(times: float) -> float:
     weigher = sigmas("attenuated", params)
     mixture = Mixture({"anchors": weigher})
     gap = nn.Parameter(-ELEMENTS * G / (2 * start))  # P − A
-    descent = Descent([gap], mixture.groups(), Budget(lr=0.5, momentum=0.0, clip=None))
+    descent = Optimiser([gap], mixture.groups(), Budget(lr=0.5, momentum=0.0, clip=None))
     ratio, steps = times, 0
     while 0.5 < ratio < 10 and steps < 1000:
         steps += 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from accord.balance import Mixture
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from balance.support import moment, own_loss, settle, sigmas
 
 loss = st.floats(0.01, 10)

@@ -11,8 +11,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import imagefiles as make
+from accord.core.errors import AccordError
 from accord.data.archives import find_cifar10, find_cifar100
-from accord.errors import AccordError
 from imagefiles import cut, held_out, read
 
 DIGITS = tuple("0123456789")

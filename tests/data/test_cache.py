@@ -14,11 +14,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import imagefiles as make
+from accord.core.errors import AccordError
 from accord.data import cache
 from accord.data.datasets import load, open_cached
 from accord.data.images import Dataset, Images
 from accord.data.raw import Raw, Source
-from accord.errors import AccordError
 
 
 def dataset(seed: int = 0) -> Dataset:

@@ -11,10 +11,10 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 import imagefiles as make
+from accord.core.errors import AccordError
 from accord.data.convert import convert, per_channel
 from accord.data.decode import decode, decode_all
 from accord.data.raw import Part, Raw
-from accord.errors import AccordError
 from imagefiles import request
 
 

@@ -14,11 +14,11 @@ from PIL import Image
 from scipy.io import savemat
 
 import imagefiles as make
+from accord.core.errors import AccordError
 from accord.data.datasets import Availability, inventory, load, open_cached
 from accord.data.images import Dataset
 from accord.data.known import DATASETS
 from accord.data.locate import locate
-from accord.errors import AccordError
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_shared = pytest.mark.skipif(

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import imagefiles as make
+from accord.core.errors import AccordError
 from accord.data.datasets import load
 from accord.data.download import DOWNLOADS, Remote, download, unzip
-from accord.errors import AccordError
 
 
 class Quiet(SimpleHTTPRequestHandler):

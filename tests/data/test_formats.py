@@ -12,9 +12,9 @@ from numpy.testing import assert_array_equal
 from scipy.io import savemat
 
 import imagefiles as make
+from accord.core.errors import AccordError
 from accord.data.formats import find_idx, find_svhn
 from accord.data.raw import Source
-from accord.errors import AccordError
 from imagefiles import cut, held_out, read
 
 DIGITS = tuple("0123456789")

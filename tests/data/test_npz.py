@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import imagefiles as make
+from accord.core.errors import AccordError
 from accord.data.npz import find_npz
-from accord.errors import AccordError
 from imagefiles import cut, held_out, read
 
 

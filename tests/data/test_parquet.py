@@ -12,8 +12,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import imagefiles as make
+from accord.core.errors import AccordError
 from accord.data.parquet import find_pair, find_parquet
-from accord.errors import AccordError
 from imagefiles import cut, held_out, read
 
 

@@ -11,25 +11,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from accord.config import parse
-from accord.data import schemes as schemes_module
+from accord.core.errors import AccordError
+from accord.core.randomness import numpy_generator
 from accord.data.images import Labels
-from accord.data.partition import (
-    Partition,
-    PartitionConfig,
-    load,
-    make_partition,
-    save,
-    schemes,
-)
-from accord.errors import AccordError
-from accord.randomness import numpy_generator
+from accord.data.partition import Partition, load, make_partition, save
+from accord.data.schemes import make_scheme, schemes
+from accord.data.schemes.dirichlet import Skewed
+from accord.data.schemes.iid import Iid
 
 Columns = dict[str, NDArray[np.str_]]
 
 
-def config(**values: Any) -> PartitionConfig:
-    return parse(PartitionConfig, values, "partition")
+def config(**values: Any) -> Any:
+    """The scheme; each has fields of its own."""
+    return make_scheme(values)
 
 
 def balanced(classes: int, each: int) -> Labels:
@@ -46,7 +41,7 @@ def make(
 def give_proportions(monkeypatch: pytest.MonkeyPatch, *rows: list[float]) -> None:
     """Let the classes' Dirichlet draws be these rows, again and again."""
     turn = itertools.cycle(rows)
-    monkeypatch.setattr(schemes_module, "_proportions", lambda *_: np.array(next(turn)))
+    monkeypatch.setattr(Skewed, "proportions", lambda *_: np.array(next(turn)))
 
 
 class TestConfig:
@@ -55,10 +50,10 @@ class TestConfig:
         assert schemes.names() == names
 
     def test_defaults_follow_the_scheme(self) -> None:
-        assert (config().scheme, config().alpha, config().clients) == ("dirichlet", 0.5, 5)
+        assert (config().name, config().alpha, config().clients) == ("dirichlet", 0.5, 5)
         assert config(scheme="dirichlet-overlap", alpha=None).alpha == 0.5
         assert config(scheme="labels").labels == 2
-        assert config(scheme="iid", alpha=None).alpha is None
+        assert config(scheme="iid", alpha=None).skew is None
 
     @pytest.mark.parametrize(
         "values",
@@ -80,8 +75,11 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            ({"scheme": "dirichlt"}, "did you mean 'dirichlet'.*Expected one of by-column"),
-            ({"scheme": "xyz"}, "'partition.scheme': unknown scheme. Expected one of"),
+            (
+                {"scheme": "dirichlt"},
+                "scheme 'dirichlt'; did you mean 'dirichlet'.*Known: by-column",
+            ),
+            ({"scheme": "xyz"}, "unknown partition scheme 'xyz'. Known: by-column"),
             ({"scheme": 3}, "'partition.scheme'"),
             ({"alpha": 0}, "'partition.alpha': expected greater than 0; found 0"),
             ({"alpha": -1}, "'partition.alpha'"),
@@ -94,7 +92,7 @@ class TestConfig:
             ({"column": "site"}, "scheme 'dirichlet' has no 'column'; found 'site'"),
             ({"labels": 2}, "scheme 'dirichlet' has no 'labels'"),
             ({"scheme": "iid", "alpha": 0.5}, "scheme 'iid' has no 'alpha'"),
-            ({"scheme": "by-column"}, "scheme 'by-column' needs 'column'"),
+            ({"scheme": "by-column"}, "'partition.column' is missing"),
             ({"scheme": "by-column", "column": ""}, "'partition.column'"),
             ({"beta": 1}, "unknown key 'partition.beta'"),
         ],
@@ -244,7 +242,7 @@ def test_by_column_is_exact(case: dict[str, int]) -> None:
 
 def proportions(alpha: float, clients: int, draws: int) -> NDArray[np.float64]:
     asked, rng = config(alpha=alpha, clients=clients), numpy_generator(0, "proportions", alpha)
-    return np.stack([schemes_module._proportions(asked, rng) for _ in range(draws)])
+    return np.stack([asked.proportions(rng) for _ in range(draws)])
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0, 10.0])
@@ -391,8 +389,7 @@ class TestErrors:
     def test_a_scheme_that_breaks_its_promise(
         self, drawn: list[list[int]], message: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        broken = schemes_module.Scheme(lambda *_: [np.array(d) for d in drawn], {}, True, False)
-        monkeypatch.setitem(schemes._parts, "iid", broken)
+        monkeypatch.setattr(Iid, "draw", lambda *_: [np.array(d) for d in drawn])
         with pytest.raises(RuntimeError, match=message):
             make(np.array([0, 0, 1, 1]), scheme="iid", clients=2)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accord.core.errors import AccordError
+from accord.core.randomness import numpy_generator
 from accord.data.images import Dataset, Images, Labels
 from accord.data.split import Split, balanced_subset, split, stratified_split
-from accord.errors import AccordError
-from accord.randomness import numpy_generator
 
 label_lists = st.lists(st.integers(0, 6), min_size=1, max_size=80)
 

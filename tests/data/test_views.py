@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from accord.data.views import Augmentation, augment, augmentations, normalise
-from accord.errors import AccordError
+from accord.core.errors import AccordError
+from accord.data.augmentations import Augmentation, augmentations
+from accord.data.views import augment, normalise
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 PLAIN = (0.0,) * 3, (1.0,) * 3  # as mean and std: leaves [0, 1] as it is

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 import accord
-from accord.data.deal import open_deal
+from accord.core.metrics import Tally
+from accord.core.randomness import numpy_generator
+from accord.data.allocation import open_allocation
 from accord.data.imageset import ImageSet
-from accord.metrics import Tally
-from accord.predictor import Predictor
-from accord.randomness import numpy_generator
+from accord.model.predictor import Predictor
 from fusion.support import every_rule
 from tests_support import digits
 
@@ -86,8 +86,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server_images(run: Path) -> ImageSet:
-    (path,) = run.glob("deals/*.json")
-    return open_deal(path).part("test")
+    (path,) = run.glob("allocations/*.json")
+    return open_allocation(path).part("test")
 
 
 @pytest.mark.parametrize("label", RULES)

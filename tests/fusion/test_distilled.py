@@ -15,19 +15,19 @@ from PIL import Image
 from torch import Tensor
 
 import accord
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
 from accord.data.imageset import ImageSet
-from accord.errors import AccordError
-from accord.evaluate import combiner_of, summed_votes, voting
 from accord.fusion import fusions
 from accord.fusion.average import Average
 from accord.fusion.base import CPU, Scene, Uploads
 from accord.fusion.distilled import Distilled, teaching_nets
+from accord.fusion.evaluate import combiner_of, summed_votes, voting
+from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing
-from accord.nets.conv import WIDTH
-from accord.parts import make_part
-from accord.record import Record
-from accord.study import load_study
-from accord.uploads import UploadFiles
+from accord.nets.backbones.conv import WIDTH
+from accord.record.record import Record
+from accord.study.study import load_study
 from tests_support import digits, images_of, same
 
 PUBLIC = images_of([label for label in range(10) for _ in range(9)])

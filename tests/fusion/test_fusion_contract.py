@@ -12,12 +12,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from accord.client.statistics import measure_client
+from accord.core.errors import AccordError, ClientError
+from accord.core.metrics import Metrics, Tally
+from accord.core.parts import make_part
+from accord.core.randomness import numpy_generator, torch_generator
 from accord.data.imageset import ImageSet
 from accord.data.views import normalise
-from accord.errors import AccordError, ClientError
-from accord.evaluate import combiner_of, measure_block, run_net
 from accord.fusion import fusions
 from accord.fusion.base import Bound, Merge, Scene, Vote, rule_of
+from accord.fusion.evaluate import combiner_of, measure_block, run_net
+from accord.fusion.uploads import UploadFiles
 from accord.messages import (
     NET,
     Briefing,
@@ -27,12 +32,7 @@ from accord.messages import (
     UploadHeader,
     prefixed,
 )
-from accord.metrics import Metrics, Tally
-from accord.moments import measure_client
-from accord.nets.prototypes import fresh_net
-from accord.parts import make_part
-from accord.randomness import numpy_generator, torch_generator
-from accord.uploads import UploadFiles
+from accord.nets.net import fresh_net
 
 FUSIONS = [name for name in fusions.names() if rule_of({"use": name}).of == "nets"]
 QUICK: dict[str, dict[str, Any]] = {"distilled": {"use": "distilled", "epochs": 1}}

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
+from accord.core.metrics import Metrics
+from accord.core.parts import make_part
 from accord.fusion import Fusion, Outputs, Summary, fusions
 from accord.fusion.base import Bound, Merge, Scene, Vote
 from accord.messages import Upload, UploadHeader
-from accord.metrics import Metrics
-from accord.parts import make_part
 from tests_support import brief_for, images_of
 
 EYE = [[1.0, 0.0], [0.0, 1.0]]

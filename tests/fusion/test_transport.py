@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
+from accord.core.randomness import torch_generator
 from accord.fusion.base import Scene
 from accord.fusion.transport import Transport, matched, reordered
+from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing, NetHeader
 from accord.nets.channels import channel_spaces
-from accord.nets.prototypes import Net, fresh_net
-from accord.randomness import torch_generator
-from accord.uploads import UploadFiles
+from accord.nets.net import Net, fresh_net
 from tests_support import brief_for, images_of
 
 BACKBONES = ["conv4", "resnet10", "mobilenetv2"]

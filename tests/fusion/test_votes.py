@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from accord.core.parts import make_part
 from accord.fusion import Outputs, Summary, fusions
 from accord.fusion.base import Vote
 from accord.fusion.learned import LearnedPrototypes
 from accord.fusion.merging import merge_prototypes
 from accord.messages import Briefing
-from accord.parts import make_part
 from fusion.support import client
 from tests_support import brief_for
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from accord.errors import AccordError
-from accord.nets.backbones import Encoder, backbones, build_encoder
+from accord.core.errors import AccordError
+from accord.nets.backbones.base import Encoder, backbones, build_encoder
+from accord.nets.backbones.layers import Norm, group_count
 from accord.nets.initialise import initialise, materialise
-from accord.nets.layers import Norm, group_count
 
 WIDTHS = {"resnet10": 128, "resnet18": 512, "resnet50": 2048, "mobilenetv2": 1280, "conv4": 64}
 NORMS: tuple[Norm, ...] = get_args(Norm)

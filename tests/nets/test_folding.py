@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from accord.messages import NetHeader
-from accord.nets.backbones import backbones
+from accord.nets.backbones.base import backbones
 from accord.nets.folding import folded
-from accord.nets.prototypes import Net, fresh_net
+from accord.nets.net import Net, fresh_net
 
 
 def trained_net(backbone: str, norm: str) -> Net:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from accord.core.randomness import torch_generator
 from accord.objective import Batch, Term
 from accord.objective.negatives import Rows
 from accord.objective.reference import Reference
-from accord.randomness import torch_generator
 
 CHUNKS = [1, 3, 7, 4096]
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
+from accord.core.randomness import torch_generator
 from accord.objective import Batch, anchor_kinds
 from accord.objective.anchors import AnchorAlignment
 from accord.objective.etf_anchors import SimplexETF
 from accord.objective.random_anchors import RandomRows
-from accord.parts import make_part
-from accord.randomness import torch_generator
 
 KINDS = anchor_kinds.names()
 

@@ -16,11 +16,11 @@ from pytorch_metric_learning.losses import SupConLoss
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
 from accord.objective import negatives, terms
 from accord.objective.contrast import Contrast
 from accord.objective.negatives import Rows
-from accord.parts import make_part
 from objective.support import batch_of, labels_of, noise, rows_of, value_and_gradient
 
 MODES = ["others", "all"]

@@ -17,12 +17,12 @@ from pytorch_metric_learning.losses import SupConLoss
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
+from accord.core.randomness import torch_generator
 from accord.objective import Batch, negatives, terms
 from accord.objective.contrast import Contrast
 from accord.objective.negatives import Rows
-from accord.parts import make_part
-from accord.randomness import torch_generator
 
 OPTIONS: list[dict[str, Any]] = [
     {},

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.batches import class_shares
-from accord.errors import AccordError
+from accord.client.batches import class_shares
+from accord.core.errors import AccordError
 from accord.objective.coral import CorrelationAlignment
 from accord.objective.mmd import MaximumMeanDiscrepancy
 from accord.objective.negatives import Rows

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from accord.objective import Batch, make_term
 
 

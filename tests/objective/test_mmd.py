@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from torch import Tensor
 
-from accord.batches import class_shares
-from accord.errors import AccordError
+from accord.client.batches import class_shares
+from accord.core.errors import AccordError
 from accord.objective import reference
 from accord.objective.mmd import MaximumMeanDiscrepancy
 from accord.objective.negatives import Rows

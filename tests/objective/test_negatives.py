@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from accord.core.randomness import torch_generator
 from accord.objective import negatives
 from accord.objective.negatives import Pull, Rows, hardest, hardness_of, outside
-from accord.randomness import torch_generator
 
 CLASSES = 4
 CHUNKS = [1, 3, 7, 4096]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from accord.core.randomness import torch_generator
 from accord.objective import Term, negatives, reference
 from accord.objective.coral import CorrelationAlignment
 from accord.objective.mmd import MaximumMeanDiscrepancy
 from accord.objective.negatives import Rows
 from accord.objective.reference import NARROW, Reference, covariance, kernel
-from accord.randomness import torch_generator
 from objective.support import (
     CHUNKS,
     labels_of,

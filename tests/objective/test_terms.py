@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from pytorch_metric_learning.losses import SupConLoss
 from torch import Tensor
 
-from accord.errors import AccordError
-from accord.nets.prototypes import PrototypeHead
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
+from accord.core.randomness import torch_generator
+from accord.nets.heads import PrototypeHead
 from accord.objective import Batch, Term, terms
 from accord.objective.contrast import Contrast
 from accord.objective.negatives import Rows
 from accord.objective.prototypes import CrossEntropy, PrototypeCrossEntropy, Separation
 from accord.objective.reference import Reference
-from accord.parts import make_part
-from accord.randomness import torch_generator
 
 TERMS = terms.names()
 seeds = st.integers(0, 10_000)
@@ -47,6 +47,8 @@ def batch_of(
             "target_features": features.detach().flip(0),
         },
         reference=Reference(bank, torch.full((len(P),), 1 / len(P), dtype=P.dtype)),
+        parameters=(features,),
+        first_parameters=(torch.zeros_like(features),),
     )
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from accord.errors import AccordError
-from accord.record import Record
+from accord.core.errors import AccordError
+from accord.record.record import Record
 from accord.report.dials import _shown, _spread, events_of, show_dials
-from accord.results import Results
+from accord.report.results import Results
 
 
 @pytest.fixture

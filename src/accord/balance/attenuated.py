@@ -9,7 +9,7 @@ from torch import Tensor
 
 from accord.balance.base import Moment, Readings, Weigher, Weights, balances
 from accord.balance.sigmas import Shape, SigmaBalance, SigmaWeigher
-from accord.schedules import Fall, falling
+from accord.core.schedules import Fall, falling
 
 
 class AttenuatedBalance(SigmaBalance):

@@ -7,7 +7,7 @@ from torch import Tensor
 from accord.balance.base import Moment, Weigher, Weights, balances
 from accord.balance.capping import CappedBalance, Gamma
 from accord.balance.sigmas import Shape, SigmaWeigher
-from accord.schedules import falling
+from accord.core.schedules import falling
 
 
 @balances.register("attenuated-log")

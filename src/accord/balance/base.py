@@ -15,8 +15,8 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from accord.balance.gradients import Gradients
-from accord.config import Config
-from accord.registry import Registry
+from accord.core.config import Config
+from accord.core.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from accord.balance.base import Balance, Weigher, balances
 from accord.balance.fixed import FixedWeigher
-from accord.schedules import Fall
+from accord.core.schedules import Fall
 
 
 @balances.register("entropy")

@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
-from accord.schedules import Fall, falling
+from accord.core.schedules import Fall, falling
 
 
 @balances.register("fixed")

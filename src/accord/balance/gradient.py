@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 
 Mix = Callable[[Tensor], Tensor]  # Gramian (2 × 2) → (a, b)
 NEEDED = ("torchjd", "qpsolvers", "quadprog")

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.core.errors import AccordError
 from accord.data.formats import damaged
 from accord.data.images import Bytes, Labels
 from accord.data.raw import Part, Raw, Request, Source, as_labels, check_labels
-from accord.errors import AccordError
 
 # What a malformed pickle can raise while it is interpreted.
 _MALFORMED = (

@@ -19,9 +19,9 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from accord.core.errors import AccordError
 from accord.data.images import Dataset, Images
 from accord.data.raw import Source, Tell
-from accord.errors import AccordError
 
 FORMAT = 2  # raise it when decoding, conversion or the layout of an entry changes
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
+from accord.core.errors import AccordError
 from accord.data.images import Bytes
 from accord.data.raw import Part, Raw
-from accord.errors import AccordError
 
 
 def convert(raw: Raw, size: int | None, channels: int | None) -> tuple[Raw, tuple[str, ...]]:

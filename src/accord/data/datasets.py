@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from accord.core.errors import AccordError
 from accord.data import cache
 from accord.data.convert import convert, per_channel
 from accord.data.download import DOWNLOADS
@@ -14,7 +15,6 @@ from accord.data.images import Dataset, Images
 from accord.data.known import DATASETS, Known
 from accord.data.locate import advice, locate, roots_of, search
 from accord.data.raw import Part, Raw, Request, Source, Tell, check_classes
-from accord.errors import AccordError
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import numpy as np
 from PIL import Image, ImageOps
 
+from accord.core.errors import AccordError
 from accord.data.convert import resized
 from accord.data.images import Bytes
 from accord.data.raw import Progress, Request
-from accord.errors import AccordError
 
 # The formats photographs and scans come in; Pillow's others can start programs or are vector art.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")

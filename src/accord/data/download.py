@@ -12,8 +12,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from accord.core.errors import AccordError, nearest
 from accord.data.raw import Tell
-from accord.errors import AccordError, nearest
 
 
 @dataclass(frozen=True)

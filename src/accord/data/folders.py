@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from accord.core.errors import AccordError
 from accord.data.decode import SUFFIXES, decode_all
 from accord.data.formats import damaged
 from accord.data.raw import Part, Raw, Request, Source
-from accord.errors import AccordError
 
 TEST_NAMES = ("test", "val", "valid", "validation")  # the first that is there is the test part
 Rows = list[tuple[Path, int]]

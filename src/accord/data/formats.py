@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.core.errors import AccordError
 from accord.data.images import Bytes
 from accord.data.raw import Part, Raw, Request, Source, as_images, as_labels, check_labels
-from accord.errors import AccordError
 
 
 def damaged(path: Path, error: BaseException | str) -> AccordError:

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from accord.core.registry import Registry
 from accord.data.archives import find_cifar10, find_cifar100
 from accord.data.folders import find_folder, find_tiny_imagenet
 from accord.data.formats import find_digits, find_idx, find_svhn
 from accord.data.npz import find_npz
 from accord.data.parquet import find_parquet
 from accord.data.raw import Source
-from accord.registry import Registry
 
 
 @dataclass(frozen=True)

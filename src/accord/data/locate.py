@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from accord.core.errors import AccordError
 from accord.data.download import DOWNLOADS
 from accord.data.known import Known
 from accord.data.parquet import find_pair, find_parquet
 from accord.data.raw import Source
-from accord.errors import AccordError
 
 
 def roots(root: Path | None) -> list[Path]:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.core.errors import AccordError
 from accord.data.formats import array_part, damaged
 from accord.data.raw import Columns, Part, Raw, Request, Source
-from accord.errors import AccordError
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from accord.core.errors import AccordError
 from accord.data.decode import decode_all
 from accord.data.formats import damaged
 from accord.data.images import Labels
 from accord.data.raw import Columns, Part, Raw, Request, Source, as_labels, check_labels
-from accord.errors import AccordError
 
 _IMAGE_COLUMNS = ("image", "img")
 _LABEL_COLUMNS = ("label", "fine_label", "labels")

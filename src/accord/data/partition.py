@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
+from accord.core.errors import AccordError
+from accord.core.files import write_atomic
+from accord.core.randomness import numpy_generator
 from accord.data.images import Indices, Labels
-from accord.data.schemes import PartitionConfig, Pool, Scheme, groups, schemes
-from accord.errors import AccordError
-from accord.files import write_atomic
-from accord.randomness import numpy_generator
-
-__all__ = ["Partition", "PartitionConfig", "load", "make_partition", "save", "schemes"]
+from accord.data.schemes import Pool, Scheme, groups
 
 REDRAWS = 1_000  # draws before a random scheme gives up on min_samples
 
@@ -57,33 +55,33 @@ class Partition:
 def make_partition(
     labels: Labels,
     classes: int,
-    config: PartitionConfig,
+    scheme: Scheme,
     seed: int,
     columns: Mapping[str, NDArray[np.str_]],
 ) -> Partition:
-    """Deal out the images with these `labels` (0…classes−1) as `config` says.
+    """Allocation out the images with these `labels` (0…classes−1) as `scheme` says.
 
     A random scheme draws anew, up to 1,000 times, until every client has `min_samples`; samples
     are never moved to make it so.
     """
     _check_arrays(labels, classes, columns)
     pool = Pool(len(labels), groups(labels), columns)
-    scheme = schemes.get(config.scheme)
-    _check_possible(pool, config, scheme)
+    _check_possible(pool, scheme)
     smallest = 0
     for attempt in range(REDRAWS if scheme.varies else 1):
-        drawn = scheme.draw(pool, config, numpy_generator(seed, "partition", attempt))
+        drawn = scheme.draw(pool, numpy_generator(seed, "partition", attempt))
         smallest = max(smallest, min(len(part) for part in drawn))
-        if smallest >= config.min_samples:
+        if smallest >= scheme.min_samples:
             break
     else:
-        raise _too_small(config, pool, len(drawn), smallest)
-    _check_promises(drawn, pool, config)
+        raise _too_small(scheme, pool, len(drawn), smallest)
+    _check_promises(drawn, pool, scheme)
+    named = scheme.named_by
     indices = tuple(np.sort(part).astype(np.int64) for part in drawn)
     return Partition(
         indices=indices,
         names=tuple(str(k) for k in range(len(indices))),
-        sources=tuple(np.unique(columns[config.column]).tolist()) if config.column else None,
+        sources=tuple(np.unique(columns[named]).tolist()) if named else None,
         label_counts=np.stack([np.bincount(labels[part], minlength=classes) for part in indices]),
         disjoint=scheme.disjoint,
     )
@@ -103,46 +101,44 @@ def _check_arrays(labels: Labels, classes: int, columns: Mapping[str, NDArray[np
             )
 
 
-def _check_possible(pool: Pool, config: PartitionConfig, scheme: Scheme) -> None:
+def _check_possible(pool: Pool, scheme: Scheme) -> None:
     """What no draw can mend is said at once."""
     if pool.size == 0:
         raise AccordError("expected images to deal out to clients, found none.")
-    if config.scheme == "by-column":
+    clients = scheme.expected_clients(pool)
+    if clients is None:
         return
-    if config.clients > pool.size:
+    if clients > pool.size:
         raise AccordError(
-            f"partition scheme {config.scheme!r}: expected at least one image per client, found "
-            f"{pool.size:,} images for {config.clients:,} clients. Use fewer clients or more data."
+            f"partition scheme {scheme.name!r}: expected at least one image per client, found "
+            f"{pool.size:,} images for {clients:,} clients. Use fewer clients or more data."
         )
-    if scheme.disjoint and config.clients * config.min_samples > pool.size:
+    if scheme.disjoint and clients * scheme.min_samples > pool.size:
         raise AccordError(
-            f"partition scheme {config.scheme!r}: expected at least {config.min_samples:,} images "
-            f"for each of {config.clients:,} clients, found {pool.size:,} images. "
+            f"partition scheme {scheme.name!r}: expected at least {scheme.min_samples:,} images "
+            f"for each of {clients:,} clients, found {pool.size:,} images. "
             "Use fewer clients or a smaller min_samples."
         )
 
 
-def _check_promises(drawn: list[Indices], pool: Pool, config: PartitionConfig) -> None:
+def _check_promises(drawn: list[Indices], pool: Pool, scheme: Scheme) -> None:
     """Disjoint where it claims so, and no image lost; a broken promise is a bug of the scheme."""
-    scheme = schemes.get(config.scheme)
     total = sum(len(part) for part in drawn)
     distinct = len(np.unique(np.concatenate(drawn)))
     if scheme.disjoint and distinct < total:
-        raise RuntimeError(f"scheme {config.scheme!r} gave {total - distinct} images twice")
-    unheld = config.labels is not None and config.clients * config.labels < len(pool.classes)
-    if scheme.disjoint and not unheld and distinct < pool.size:
-        raise RuntimeError(f"scheme {config.scheme!r} lost {pool.size - distinct} images")
+        raise RuntimeError(f"scheme {scheme.name!r} gave {total - distinct} images twice")
+    if scheme.disjoint and scheme.uses_all(pool) and distinct < pool.size:
+        raise RuntimeError(f"scheme {scheme.name!r} lost {pool.size - distinct} images")
 
 
-def _too_small(config: PartitionConfig, pool: Pool, clients: int, smallest: int) -> AccordError:
-    scheme = schemes.get(config.scheme)
-    setting = f" with alpha {config.alpha:g}" if config.alpha else ""
+def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> AccordError:
+    setting = f" with alpha {scheme.skew:g}" if scheme.skew else ""
     draws = f"in {REDRAWS:,} draws " if scheme.varies else ""
-    remedies = ["fewer clients", "a larger alpha"] if config.alpha else ["fewer clients"]
-    if config.column:
-        remedies = [f"a column whose values are less rare than those of {config.column!r}"]
+    remedies = ["fewer clients", "a larger alpha"] if scheme.skew else ["fewer clients"]
+    if scheme.named_by:
+        remedies = [f"a column whose values are less rare than those of {scheme.named_by!r}"]
     return AccordError(
-        f"partition scheme {config.scheme!r}{setting}: expected at least {config.min_samples:,} "
+        f"partition scheme {scheme.name!r}{setting}: expected at least {scheme.min_samples:,} "
         f"images per client; of {pool.size:,} images over {clients:,} clients {draws}"
         f"the smallest client had at best {smallest:,}. "
         f"Use {', '.join(remedies)} or a smaller min_samples."

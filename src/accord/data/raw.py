@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.core.errors import AccordError
 from accord.data.images import Bytes, Labels
-from accord.errors import AccordError
 
 Tell = Callable[[str], None]
 Columns = dict[str, NDArray[np.str_]]

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from accord.config import Config
+from accord.core.config import Config
+from accord.data.augmentations import augmentations
 from accord.data.known import DATASETS
-from accord.data.views import augmentations
 
 
 class ImageConfig(Config):

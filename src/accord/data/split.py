@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
+from accord.core.errors import AccordError, nearest
+from accord.core.randomness import numpy_generator
 from accord.data.images import Dataset, Images, Indices, Labels
-from accord.errors import AccordError, nearest
-from accord.randomness import numpy_generator
 
 TEST_FRACTION = 0.2  # of a dataset that has no test part of its own
 

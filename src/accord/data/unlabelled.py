@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
+from accord.core.errors import AccordError
 from accord.data.decode import PEAK, SUFFIXES, decode, refuse_dark
 from accord.data.images import Bytes
 from accord.data.imageset import ImageSet
-from accord.errors import AccordError
 
 
 class Shape(Protocol):

@@ -1,4 +1,4 @@
-"""Worker processes and the jobs they hold; or, with one worker, this very process."""
+"""The local engine: worker processes; or, with one worker, this very process."""
 
 from __future__ import annotations
 
@@ -9,48 +9,28 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, TypeVar
 
-from accord.engines.jobs import Job, perform
-from accord.engines.worker import failure
-from accord.errors import AccordError
+from accord.core.errors import AccordError
+from accord.engines.base import Job, Message, Sendable, failure
 
 # glibc would give the memory of every step back to the system and fault it in again: keeping it
 # takes some more memory and makes steps faster, of small nets most.
 GREEDY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
-COMMAND = [sys.executable, "-c", "from accord.engines.worker import main; main()"]
+
+T = TypeVar("T", bound=Sendable)
+Told = queue.Queue["tuple[_Worker[Any], dict[str, Any] | None]"]
+News = Callable[[dict[str, Any]], None]
 
 
-@dataclass(frozen=True)
-class Message:
-    """What became of a job, or news of it: `body` is the worker's own JSON."""
-
-    job: Job
-    kind: Literal["news", "done", "failed"]
-    body: dict[str, Any]
-
-
-Handler = Callable[[Message], None]
-
-
-class Pool(Protocol):
-    """Takes jobs while it has a free worker, and tells what becomes of them."""
-
-    def free(self) -> int: ...
-    def busy(self) -> int: ...
-    def start(self, job: Job) -> None: ...
-    def hear(self, handle: Handler) -> None: ...
-    def close(self) -> None: ...
-
-
-class InProcess:
+class InProcess(Generic[T]):
     """One worker that is this process: for debugging, and where no process can be started."""
 
-    def __init__(self) -> None:
-        self._job: Job | None = None
+    def __init__(self, perform: Callable[[T, News], dict[str, Any]]) -> None:
+        self._perform = perform
+        self._job: Job[T] | None = None
 
     def free(self) -> int:
         return 0 if self._job else 1
@@ -58,16 +38,16 @@ class InProcess:
     def busy(self) -> int:
         return 1 if self._job else 0
 
-    def start(self, job: Job) -> None:
+    def ask(self, job: Job[T]) -> None:
         self._job = job
 
-    def hear(self, handle: Handler) -> None:
+    def hear(self, handle: Callable[[Message[T]], None]) -> None:
         """Does the job here and now; a debugger sees every frame from the command to the loss."""
         job = self._job
         if job is None:
             return
         try:
-            result = perform(job.kind, job.args, lambda news: handle(Message(job, "news", news)))
+            result = self._perform(job.task, lambda news: handle(Message(job, "news", news)))
             ended = Message(job, "done", {"result": result})
         except Exception as error:  # the same boundary as a worker process has
             ended = Message(job, "failed", failure(error))
@@ -78,13 +58,19 @@ class InProcess:
         pass
 
 
-class Processes:
-    """Several workers, each a process with one thread."""
+class Processes(Generic[T]):
+    """Several workers, each a process with one thread, started by `command`.
 
-    def __init__(self, workers: int, log_folder: Path) -> None:
-        self._told: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
-        self._log_folder = log_folder
-        self._workers = [_Worker(number, log_folder, self._told) for number in range(workers)]
+    A worker reads a task per line from its standard input and answers in lines of JSON.
+    """
+
+    def __init__(self, workers: int, log_folder: Path, command: Sequence[str]) -> None:
+        self._told: Told = queue.Queue()
+        self._log_folder, self._command = log_folder, command
+        self._workers: list[_Worker[T]] = [self._start(number) for number in range(workers)]
+
+    def _start(self, number: int) -> _Worker[T]:
+        return _Worker(number, self._log_folder, self._command, self._told)
 
     def free(self) -> int:
         return sum(worker.job is None for worker in self._workers)
@@ -92,11 +78,11 @@ class Processes:
     def busy(self) -> int:
         return sum(worker.job is not None for worker in self._workers)
 
-    def start(self, job: Job) -> None:
+    def ask(self, job: Job[T]) -> None:
         worker = next(worker for worker in self._workers if worker.job is None)
         worker.give(job)
 
-    def hear(self, handle: Handler) -> None:
+    def hear(self, handle: Callable[[Message[T]], None]) -> None:
         """Passes on what the workers say, until at least one job has ended."""
         ended = False
         while not (ended and self._told.empty()):
@@ -117,12 +103,12 @@ class Processes:
                 worker.job, ended = None, True
             handle(Message(job, kind, body))
 
-    def _replace(self, dead: _Worker) -> _Worker:
+    def _replace(self, dead: _Worker[T]) -> _Worker[T]:
         """A new worker in the place of one that died. One that never came up ends it all."""
         if not dead.came_up:
             raise AccordError(f"a worker could not start: {dead.obituary()} Try --workers 1.")
         at = self._workers.index(dead)
-        self._workers[at] = _Worker(dead.number, self._log_folder, self._told)
+        self._workers[at] = self._start(dead.number)
         return self._workers[at]
 
     def close(self) -> None:
@@ -130,23 +116,18 @@ class Processes:
             worker.end()
 
 
-class _Worker:
+class _Worker(Generic[T]):
     """One process, and the thread that hears it."""
 
-    def __init__(
-        self,
-        number: int,
-        log_folder: Path,
-        told: queue.Queue[tuple[_Worker, dict[str, Any] | None]],
-    ) -> None:
+    def __init__(self, number: int, log_folder: Path, command: Sequence[str], told: Told) -> None:
         self.number, self.came_up, self.began = number, False, False
-        self.job: Job | None = None
+        self.job: Job[T] | None = None
         log_folder.mkdir(parents=True, exist_ok=True)
         self.log = log_folder / f"worker-{number}.log"
         self.log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                COMMAND,
+                [sys.executable, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -157,7 +138,7 @@ class _Worker:
             )
         threading.Thread(target=self._hear, args=(told,), daemon=True).start()
 
-    def _hear(self, told: queue.Queue[tuple[_Worker, dict[str, Any] | None]]) -> None:
+    def _hear(self, told: Told) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             try:
@@ -169,11 +150,11 @@ class _Worker:
         self.process.wait()
         told.put((self, None))
 
-    def give(self, job: Job) -> None:
+    def give(self, job: Job[T]) -> None:
         self.job, self.began = job, False
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps({"kind": job.kind, "args": job.args}) + "\n")
+            self.process.stdin.write(json.dumps(job.task.to_json()) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # it died between two jobs: its end is heard, and the job given on, in hear()
@@ -200,7 +181,3 @@ class _Worker:
         self.process.wait()
         if self.log.exists() and self.log.stat().st_size == 0:
             self.log.unlink()
-
-
-def make_pool(workers: int, log_folder: Path) -> Pool:
-    return InProcess() if workers == 1 else Processes(workers, log_folder)

@@ -8,13 +8,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from accord.core.errors import AccordError
 from accord.data.views import normalise
-from accord.errors import AccordError
 from accord.fusion.base import Merge, Scene, Vote, Weights, client_weights, fusions
 from accord.fusion.outputs import OutputEnsemble
 from accord.messages import NET, Upload, UploadHeader, prefixed, unprefixed
-from accord.moments import EVAL_BATCH
-from accord.nets.prototypes import loaded_net
+from accord.nets.inference import EVAL_BATCH
+from accord.nets.net import loaded_net
 
 Tensors = dict[str, Tensor]
 

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from accord.config import Config
+from accord.closed_form.sums import Sums
+from accord.core.config import Config
+from accord.core.metrics import Metrics
+from accord.core.parts import make_part
+from accord.core.registry import Registry
 from accord.data.imageset import ImageSet
 from accord.messages import Briefing, Upload, UploadHeader
-from accord.metrics import Metrics
-from accord.parts import make_part
-from accord.registry import Registry
-from accord.sums import Sums
 
 CPU = torch.device("cpu")
 
@@ -165,6 +165,7 @@ class Scene:
     device: torch.device = CPU
     tell: Callable[[float], None] = lambda share: None  # noqa: ARG005
     total: Sums | None = None  # of all clients' sums, where they upload such
+    clients: int = 0  # of the whole federation, those included that this round did not ask
 
 
 class Bound(Fusion):

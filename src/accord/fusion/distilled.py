@@ -13,12 +13,14 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.budget import Budget
-from accord.client import Precision, Training
+from accord.client.base import Precision
+from accord.client.training import Training
+from accord.core.budget import Budget
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
+from accord.core.randomness import torch_generator
 from accord.data.imageset import ImageSet
 from accord.data.unlabelled import image_files, picture, read_images
-from accord.errors import AccordError
-from accord.evaluate import combiner_of, merged_files, summed_votes, voting
 from accord.fusion.average import Average, one_net
 from accord.fusion.base import (
     Bound,
@@ -30,11 +32,10 @@ from accord.fusion.base import (
     client_weights,
     fusions,
 )
+from accord.fusion.evaluate import combiner_of, merged_files, summed_votes, voting
 from accord.fusion.outputs import OutputEnsemble
-from accord.messages import NET, Briefing, Message, Upload, prefixed
-from accord.nets.prototypes import fresh_net
-from accord.parts import make_part
-from accord.randomness import torch_generator
+from accord.messages import NET, Briefing, Message, TrainingSpec, Upload, prefixed
+from accord.nets.net import fresh_net
 
 RARE = 0.5  # a class's share counts as at least this much of 1/C: no teacher is that unsure of it
 
@@ -126,9 +127,10 @@ class Distilled(Merge):
         with teaching_nets(self.teacher, scene) as teacher:
             lesson = self.lesson(teacher, images, scene.device)
         briefing = self.briefing(scene, lesson)
-        student = Training(images, briefing, "student", Precision(scene.device))
+        name = "student" if header.round == 1 else f"student-{header.round}"
+        student = Training(images, briefing, name, Precision(scene.device))
         while not student.done:
-            student.run_epoch(lambda share: scene.tell((student.epoch + share) / self.epochs))
+            student.run_epoch(lambda share: scene.tell(student.share_done(share)))
         weights = {name: tensor.cpu() for name, tensor in student.net.state_dict().items()}
         yield one_net("distilled", weights, scene)
 
@@ -165,14 +167,9 @@ class Distilled(Merge):
         terms: dict[str, Any] = {"imitation": {}}
         if self.features:
             terms["feature-imitation"] = {"weight": self.features}
-        training = {
-            **{"views": 1, "batches": "shuffled", "anchors": None, "align": {}},
-            **{"head": header.net.head, "objective": terms},
-            **{"single_class": (), "alignment_epochs": 0},
-        }
-        told = header.model_copy(
-            update={"training": training, "budget": budget.model_dump(mode="json")}
-        )
+        training = TrainingSpec(head=header.net.head, objective=terms)
+        alone = {"training": training, "budget": budget, "round": 1, "rounds": 1}
+        told = header.model_copy(update=alone)
         first: Message = plain
         if self.of == "nets" and self.start != "fresh":
             first = next(Average().merge(scene))

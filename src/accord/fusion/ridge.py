@@ -10,12 +10,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from accord.closed_form.posterior import Prior, log_probabilities
+from accord.closed_form.ridge import solve
+from accord.closed_form.sums import Sums
 from accord.fusion.base import Merge, Scene, Vote, fusions
 from accord.fusion.outputs import OutputEnsemble
 from accord.messages import MAP, NET, Upload, UploadHeader
-from accord.posterior import Prior, log_probabilities
-from accord.ridge import solve
-from accord.sums import Sums
 
 
 @fusions.register("ridge")

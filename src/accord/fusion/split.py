@@ -14,7 +14,7 @@ from accord.fusion.average import Tensors, weighted_mean
 from accord.fusion.base import Merge, Scene, Summary, Vote, Weights, client_weights, fusions
 from accord.fusion.features import Features
 from accord.messages import NET, Upload, prefixed, unprefixed
-from accord.nets.backbones import build_encoder
+from accord.nets.backbones.base import build_encoder
 
 
 @fusions.register("split")

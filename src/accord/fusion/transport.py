@@ -8,11 +8,11 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from accord.fusion.average import Average, Tensors
 from accord.fusion.base import Scene, fusions
 from accord.messages import NET, unprefixed
-from accord.nets.backbones import build_encoder
+from accord.nets.backbones.base import build_encoder
 from accord.nets.channels import IMAGE, Layer, Spaces, channel_spaces
 
 

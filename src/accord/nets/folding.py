@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from accord.nets.backbones import Encoder
-from accord.nets.prototypes import Net
+from accord.nets.backbones.base import Encoder
+from accord.nets.net import Net
 
 
 def folded(net: Net) -> Net:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from accord.objective.base import Batch, Term, terms
 
 

@@ -13,12 +13,12 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.config import Config
-from accord.errors import AccordError
+from accord.core.config import Config
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
+from accord.core.registry import Registry
 from accord.objective.negatives import Rows
 from accord.objective.reference import Reference
-from accord.parts import make_part
-from accord.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,9 @@ class Batch:
     """One step: V views of B images, stacked view by view.
 
     `features` f is (V·B, d), `logits` (V·B, C), `labels` y (V·B). `prototypes` P is (C, d), the
-    head's weight, `first_prototypes` P₀ its value before the first step; `anchors` A is (C, d) or
+    head's weight, `first_prototypes` P₀ its value before the first step; `parameters` w are all the
+    weights that train, `first_parameters` w₀ their values before the first step of the round, which
+    are the server's; `anchors` A is (C, d) or
     None; `label_counts` n_c are the client's images of each class; `queue` holds its past features,
     `bank` public ones, where a term asks for them, and `reference` is what that bank says of the
     client's own mix of classes; `lesson` is what a teacher says of each image, by name, (V·B, …);
@@ -45,6 +47,8 @@ class Batch:
     reference: Reference | None = None
     lesson: Mapping[str, Tensor] = field(default_factory=dict)
     progress: float = 0.0
+    parameters: tuple[Tensor, ...] = ()
+    first_parameters: tuple[Tensor, ...] = ()
 
     @property
     def held(self) -> Tensor:

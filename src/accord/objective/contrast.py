@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from accord.objective.base import Batch, Term, terms
 from accord.objective.negatives import Pull, Rows, hardest, hardness_of, outside
 

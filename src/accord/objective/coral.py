@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from accord.objective.base import Batch, Term, terms
 from accord.objective.reference import covariance
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from accord.objective.base import Anchors, anchor_kinds
 
 

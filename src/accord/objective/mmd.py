@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from accord.errors import AccordError
+from accord.core.errors import AccordError
 from accord.objective.base import Batch, Term, terms
 from accord.objective.reference import kernel
 

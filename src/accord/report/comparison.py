@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.table import Table
 
-from accord.errors import AccordError
-from accord.record import MEASURED, Row
+from accord.core.errors import AccordError
+from accord.record.rows import MEASURED, Row
 from accord.report.tables import plain_table
 
 Line = dict[str, Any]

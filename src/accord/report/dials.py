@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 
-from accord.errors import AccordError, nearest
-from accord.record import Record, TrialFolder
+from accord.core.errors import AccordError, nearest
+from accord.record.folders import TrialFolder
+from accord.record.record import Record
 from accord.report.tables import plain_table
-from accord.telemetry import Event
 
+Event = dict[str, Any]
 DEFAULT = ("lambda_raw", "lambda_effective", "loss_local", "loss_align")
 ACCURACIES = ("train_accuracy", "test_accuracy")
 LABELS, CELL = 36, 10  # columns of text that the labels and one value take
@@ -46,16 +47,13 @@ def events_of(trial: TrialFolder) -> list[Event]:
 
     After a checkpoint it is joined by what the client's own net was measured at.
     """
-    if not trial.events.exists():
-        return []
     measured = {
         (client["client"], checkpoint["epoch"]): {key: client[key] for key in ACCURACIES}
         for checkpoint in trial.measures()["checkpoints"]
         for client in checkpoint["clients"]
     }
-    # The last line may still be on its way; an epoch done twice counts as done last.
-    lines = trial.events.read_text("utf-8").split("\n")[:-1]
-    events = {(event["client"], event["epoch"]): event for event in map(json.loads, lines)}
+    # An epoch that was done twice counts as it was done last.
+    events = {(event["client"], event["epoch"]): event for event in trial.read_events()}
     unknown = dict.fromkeys(ACCURACIES)
     return [{**event, **measured.get(at, unknown)} for at, event in events.items()]
 

@@ -1,0 +1,87 @@
+"""The functions behind `import accord`: run a study, fuse it again, answer a briefing, load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from accord.core.errors import AccordError
+from accord.federation.answering import answer
+from accord.federation.execute import Watcher
+from accord.federation.fuse_again import fuse_again
+from accord.federation.run import run_study, workers_for
+from accord.record.record import Record
+from accord.report.progress import Silent, make_watcher
+from accord.report.results import Results, load
+from accord.study.study import Study, load_study
+from accord.study.syntax import Spec
+
+__all__ = ["answer", "fuse", "load", "run"]
+
+
+def run(
+    study: Study | Path | str | Mapping[str, Any],
+    *,
+    overrides: Sequence[str] = (),
+    out: Path | str | None = None,
+    workers: int | None = None,
+    data_root: Path | str | None = None,
+    quiet: bool = False,
+) -> Results:
+    """Runs a study (a YAML file, a mapping or a checked Study) and returns its results.
+
+    A record that is there already is continued: only what is new trains. Failed trials are listed
+    in `results.failures`. Mistakes of the user raise AccordError.
+    """
+    if isinstance(study, Study) and overrides:
+        raise AccordError("overrides are for a study's file or mapping; this one is checked.")
+    checked = study if isinstance(study, Study) else load_study(study, overrides)
+    record = Record(Path(out) if out else Path("runs") / checked.name)
+    failures = run_study(checked, record, _path(data_root), workers_for(workers), _watcher(quiet))
+    return replace(Results.of(record), failures=failures)
+
+
+def fuse(
+    run_dir: Path | str,
+    asked: Sequence[str | Spec],
+    *,
+    trial: str | None = None,
+    without: Sequence[str] = (),
+    add: Sequence[Path | str] = (),
+    remove: Sequence[str] = (),
+    save: Path | str | None = None,
+    data_root: Path | str | None = None,
+    workers: int | None = None,
+    quiet: bool = False,
+) -> Results:
+    """Measures further fusions of a run's uploads and adds their rows; nothing trains.
+
+    `asked`: names, or mappings with `use`. `trial`: only trials whose name holds this. `without`:
+    clients to leave out, which the names of the new rows tell. `add`, `remove`: for uploads that
+    are sums, files of clients who came later and clients who left. `save`: a folder for the
+    predictor of the first fusion.
+    """
+    record = Record(Path(run_dir))
+    fuse_again(
+        record,
+        asked,
+        trial=trial,
+        without=without,
+        add=add,
+        remove=remove,
+        save=_path(save),
+        data_root=_path(data_root),
+        workers=workers_for(workers),
+        watcher=_watcher(quiet),
+    )
+    return Results.of(record)
+
+
+def _watcher(quiet: bool) -> Watcher:
+    return Silent() if quiet else make_watcher()
+
+
+def _path(given: Path | str | None) -> Path | None:
+    return Path(given) if given else None

@@ -1,0 +1,1 @@
+"""What happens at a client: local training, or sums of fixed features."""

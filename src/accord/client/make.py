@@ -1,0 +1,23 @@
+"""From a briefing to a client: the only place where the two kinds of clients are told apart."""
+
+from __future__ import annotations
+
+from accord.client.base import Client, Precision
+from accord.client.summing import Summing
+from accord.client.training import Training
+from accord.data.imageset import ImageSet
+from accord.messages import Briefing, Memory, TrainingSpec
+
+
+def make_client(
+    data: ImageSet,
+    briefing: Briefing,
+    name: str,
+    precision: Precision | None = None,
+    memory: Memory | None = None,
+) -> Client:
+    """The client that the briefing asks for; `memory` is what it kept from its last round."""
+    precision = precision or Precision()
+    if isinstance(briefing.header.training, TrainingSpec):
+        return Training(data, briefing, name, precision, memory)
+    return Summing(data, briefing, name, precision)

@@ -1,0 +1,115 @@
+"""What the loss terms see of a step: the images of a batch through the net, and what never changes.
+
+The constants come from the briefing and from the client's own label counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from accord.client.base import Precision
+from accord.client.batches import class_shares
+from accord.data.augmentations import augmentations
+from accord.data.imageset import ImageSet
+from accord.data.views import augment
+from accord.messages import BANK, Briefing, TrainingSpec
+from accord.nets.net import Net
+from accord.objective import Batch
+from accord.objective.negatives import Rows
+from accord.objective.reference import Reference
+
+LESSON = frozenset({"targets", "target_features"})  # rows of a briefing, one for each image
+
+
+class Constants(TypedDict):
+    """The fields of a `Batch` that are the same at every step of a round."""
+
+    label_counts: Tensor
+    anchors: Tensor | None
+    first_prototypes: Tensor
+    parameters: tuple[nn.Parameter, ...]
+    first_parameters: tuple[Tensor, ...]
+    bank: Rows | None
+    reference: Reference | None
+
+
+def constants_of(
+    briefing: Briefing,
+    asked: TrainingSpec,
+    label_counts: Tensor,
+    net: Net,
+    device: torch.device,
+) -> Constants:
+    """Of a client with n_c images of class c, and with `net` before its first step."""
+    tensors, counts = briefing.tensors, label_counts.to(device)
+    shares = class_shares(asked.batches, counts)
+    anchors, bank = tensors.get("anchors"), None
+    if BANK + "labels" in tensors:
+        bank = Rows(tensors[BANK + "features"].to(device), tensors[BANK + "labels"].to(device))
+    parameters = tuple(p for p in net.parameters() if p.requires_grad)
+    return {
+        "label_counts": counts,
+        "anchors": None if anchors is None else anchors.to(device),
+        "first_prototypes": net.head.prototypes.detach().clone(),
+        "parameters": parameters,
+        "first_parameters": tuple(p.detach().clone() for p in parameters),
+        "bank": bank,
+        "reference": None if bank is None else Reference(bank, shares),
+    }
+
+
+class StepInputs:
+    """Makes the batches of one client's training."""
+
+    def __init__(
+        self,
+        data: ImageSet,
+        briefing: Briefing,
+        asked: TrainingSpec,
+        net: Net,
+        precision: Precision,
+    ) -> None:
+        self.data, self.briefing, self.asked, self.net = data, briefing, asked, net
+        self.precision = precision
+        self.labels = torch.from_numpy(data.labels)
+        counts = data.label_counts(len(briefing.header.classes))
+        self.constants = constants_of(briefing, asked, counts, net, precision.device)
+        self.encode: Callable[[Tensor], Tensor] = net.encoder
+        if precision.compile:
+            # A look at the gradients walks the graph before the backward pass needs it again.
+            torch._functorch.config.donated_buffer = False
+            self.encode = torch.compile(net.encoder)
+
+    def batch(
+        self, positions: Tensor, progress: float, draws: torch.Generator, queue: Rows | None
+    ) -> Batch:
+        """The images at `positions` in random views, through the net."""
+        header, views = self.briefing.header, self.asked.views
+        if views * len(positions) < 2:
+            # Batch norm needs two rows: a lone image is seen in two views.
+            positions = positions.repeat(2)
+        device = self.precision.device
+        images = self.data.batch(positions).to(device)
+        seen = augment(
+            images, augmentations.get(header.augment), views, draws, header.mean, header.std
+        )
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.precision.autocast):
+            features = self.encode(seen)
+            logits = self.net.head(features)
+        return Batch(
+            features=features.float(),
+            logits=logits.float(),
+            labels=self.labels[positions].repeat(views).to(device),
+            lesson={
+                name: self.briefing.tensors[name][positions].repeat(views, 1).to(device)
+                for name in LESSON.intersection(self.briefing.tensors)
+            },
+            prototypes=self.net.head.prototypes,
+            queue=queue,
+            progress=progress,
+            **self.constants,
+        )

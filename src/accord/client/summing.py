@@ -1,0 +1,86 @@
+"""A client with fixed features: it looks at its images once and sends their sums."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from accord.client.base import Client, Precision, Tell
+from accord.client.telemetry import Event
+from accord.closed_form.sums import Sums
+from accord.core.errors import ClientError
+from accord.data.imageset import ImageSet
+from accord.data.views import normalise
+from accord.messages import MAP, Briefing, SummingSpec, Upload, UploadHeader, unprefixed
+from accord.nets.maps import FeatureMap, MapConfig
+
+IMAGES = 64  # through the map at a time
+ROWS = 1_024  # features added to the scatter at a time: a product in float32, the sum in float64
+
+
+class Summing(Client):
+    """One client's sums; its one epoch is one look at every image."""
+
+    def __init__(
+        self, data: ImageSet, briefing: Briefing, name: str, precision: Precision | None = None
+    ) -> None:
+        super().__init__(data, briefing, name, precision or Precision())
+        header = briefing.header
+        if not isinstance(header.training, SummingSpec) or header.net.map is None:
+            raise ValueError("the briefing has no map")
+        self.packing = header.training.packing
+        self.map = FeatureMap(MapConfig.model_validate(header.net.map), header.channels).eval()
+        self.map.load_state_dict(unprefixed(MAP, briefing.tensors))
+        self.map = self.map.to(self.precision.device)
+        self.sums = Sums.none(self.classes, self.map.width)
+
+    def run_epoch(self, tell: Tell | None = None) -> Event:
+        """Looks at every image; `tell` hears the share that is done."""
+        started = time.perf_counter()
+        for rows in torch.split(torch.arange(len(self.data)), ROWS):
+            self.add(self.features(rows), torch.from_numpy(self.data.labels[rows.numpy()]))
+            if tell:
+                tell((int(rows[-1]) + 1) / len(self.data))
+        self.epoch += 1
+        event = {"epoch": self.epoch, "seconds": time.perf_counter() - started}
+        self.telemetry.append(event)
+        return event
+
+    def features(self, positions: Tensor) -> Tensor:
+        """φ of the images at `positions`, a few at a time."""
+        return torch.cat([self._some(some) for some in torch.split(positions, IMAGES)])
+
+    def add(self, features: Tensor, labels: Tensor) -> None:
+        self.sums = self.sums + sums_of(features, labels, self.classes)
+
+    def _some(self, positions: Tensor) -> Tensor:
+        header = self.briefing.header
+        with torch.inference_mode():
+            images = self.data.batch(positions).to(self.precision.device)
+            features: Tensor = self.map(normalise(images, header.mean, header.std)).cpu()
+        if not bool(torch.isfinite(features).all()):
+            raise ClientError("features of its images are NaN or infinite: is the map damaged?")
+        return features
+
+    def upload(self) -> Upload:
+        if not bool(self.sums.scatter.float().isfinite().all()):
+            raise ClientError("the sums of its features are too large for float32: scale the map.")
+        header = UploadHeader(
+            client=self.name,
+            epoch=self.epoch,
+            samples=len(self.data),
+            briefing=self.briefing.digest,
+            telemetry=tuple(self.telemetry),
+        )
+        return Upload(header, self.sums.tensors(self.packing))
+
+
+def sums_of(features: Tensor, labels: Tensor, classes: int) -> Sums:
+    """Of some rows: about their own mean, so that float32 is enough for the product."""
+    counts = torch.bincount(labels, minlength=classes)
+    sums = torch.zeros(classes, features.shape[1], dtype=torch.float64)
+    sums.index_add_(0, labels, features.double())
+    centred = features - (sums.sum(dim=0) / len(features)).float()
+    return Sums(counts, sums, (centred.T @ centred).double())

@@ -1,0 +1,264 @@
+"""The one local training loop, for every recipe whose clients train a net."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accord.balance import Mixture, balances
+from accord.client.base import Client, Precision, Tell
+from accord.client.batches import KINDS
+from accord.client.control import ControlVariate
+from accord.client.optimiser import Optimiser
+from accord.client.statistics import measure_client
+from accord.client.step_inputs import StepInputs
+from accord.client.telemetry import Event, LossSums, advice, trouble
+from accord.core.errors import ClientError
+from accord.core.parts import make_part
+from accord.core.randomness import torch_generator
+from accord.data.imageset import ImageSet
+from accord.messages import (
+    CONTROL,
+    NET,
+    Briefing,
+    Memory,
+    MemoryHeader,
+    State,
+    StateHeader,
+    TrainingSpec,
+    Upload,
+    UploadHeader,
+    prefixed,
+    unprefixed,
+)
+from accord.nets.net import loaded_net
+from accord.objective import Term, make_alignment, make_term
+from accord.objective.queue import Queue
+
+BALANCE = "balance."
+QUEUE = "queue."
+
+
+class Training(Client):
+    """One client's local training."""
+
+    def __init__(
+        self,
+        data: ImageSet,
+        briefing: Briefing,
+        name: str,
+        precision: Precision | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        super().__init__(data, briefing, name, precision or Precision())
+        header = briefing.header
+        if not isinstance(header.training, TrainingSpec):
+            raise ValueError("the briefing asks for sums, not for training")
+        self.asked = header.training
+        device = self.precision.device
+        weights = unprefixed(NET, briefing.tensors)
+        self.net = loaded_net(header.net, header.channels, self.classes, weights)
+        self.net = self.net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        objective, align = self._objective(), self.asked.align
+        self.local = {name: make_term(name, spec, name) for name, spec in objective.items()}
+        self.align = {name: make_alignment(name, spec, name) for name, spec in align.items()}
+        self.mixture = self._mixture()
+        self.parameters = [p for p in self.net.parameters() if p.requires_grad]
+        self.optimiser = Optimiser(self.parameters, self.mixture.groups(), self.budget)
+        self.queue = self._queue().to(device)
+        self.inputs = StepInputs(data, briefing, self.asked, self.net, self.precision)
+        self.control = ControlVariate.of(self.net, briefing, memory)
+        self.looking = True  # at gradients, now and then
+        if memory is not None:
+            self.mixture.load_state_dict(unprefixed(BALANCE, memory.tensors))
+
+    # --- where it stands -------------------------------------------------------------------
+
+    @property
+    def stage(self) -> int | None:
+        """1 while alignment terms train alone, then 2; None for a recipe without such a stage."""
+        epochs = self.asked.alignment_epochs
+        return (1 if self.epoch < epochs else 2) if epochs else None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return math.ceil(len(self.data) / self.budget.batch)
+
+    def progress(self, of_epoch: float) -> float:
+        """p over the local training of all rounds, when `of_epoch` of the current epoch is done."""
+        return (self.epoch + of_epoch) / (self.briefing.header.rounds * self.budget.epochs)
+
+    # --- one epoch ---------------------------------------------------------------------------
+
+    def run_epoch(self, tell: Tell | None = None) -> Event:
+        """Trains one epoch; `tell` hears the share of it that is done. Returns its telemetry."""
+        started = time.perf_counter()
+        self.net.train()
+        sums = LossSums(_loss_names(self.local), _loss_names(self.align), self.precision.device)
+        draws = torch_generator(self.briefing.header.seed, self.name, "views", self.epoch)
+        for step, positions in enumerate(self._batches()):
+            progress = self.progress(step / self.steps_per_epoch)
+            self._step(positions, progress, draws, sums, look=self._looks_at(step))
+            if tell:
+                tell((step + 1) / self.steps_per_epoch)
+        event = self._event(sums.event())
+        self.epoch += 1
+        event["seconds"] = time.perf_counter() - started
+        self._stop_unless_finite(event)
+        self.telemetry.append(event)
+        return event
+
+    def _batches(self) -> list[Tensor]:
+        """Positions of images, step by step."""
+        draws = torch_generator(self.briefing.header.seed, self.name, "batches", self.epoch)
+        return KINDS[self.asked.batches](self.inputs.labels, self.steps_per_epoch, draws)
+
+    def _step(
+        self,
+        positions: Tensor,
+        progress: float,
+        draws: torch.Generator,
+        sums: LossSums,
+        look: bool,
+    ) -> None:
+        """One optimiser step, whose losses go to `sums`."""
+        self.optimiser.begin(progress)
+        batch = self.inputs.batch(positions, progress, draws, self.queue.rows())
+        local = {name: term.weight * term(batch) for name, term in self.local.items()}
+        align = {name: term(batch) for name, term in self.align.items()}
+        total = self.mixture.backward(
+            local, align, progress, self.parameters, look, align_alone=self.stage == 1
+        )
+        self.queue.push(batch.directions, batch.labels)
+        if self.control is not None:
+            self.control.correct()
+        sums.clipped += self.optimiser.finish()
+        if self.control is not None:
+            self.control.observe()
+        each, others = ([loss.detach() for loss in found.values()] for found in (local, align))
+        sums.add(total, each, others, len(positions))
+
+    def _looks_at(self, step: int) -> bool:
+        """Every N steps of all training, and at the end of an epoch that is shorter than that."""
+        if not self.looking:
+            return False
+        every, steps = self.budget.look_every, self.steps_per_epoch
+        if (self.epoch * steps + step) % every == 0:
+            return True
+        return steps < every and step == steps - 1
+
+    # --- parts of the recipe -----------------------------------------------------------------
+
+    def _objective(self) -> dict[str, Any]:
+        """The local terms, or those that make sense at a client with one class."""
+        chosen, few = self.asked.objective, self.asked.single_class
+        if few and int((self.data.label_counts(self.classes) > 0).sum()) == 1:
+            return {name: chosen[name] for name in few}
+        return chosen
+
+    def _queue(self) -> Queue:
+        """Past features, as many as a term asks for; most terms ask for none."""
+        sizes = [term.queue_size() for term in (*self.local.values(), *self.align.values())]
+        return Queue(max(sizes), self.net.encoder.width)
+
+    def _mixture(self) -> Mixture:
+        counts = self.data.label_counts(self.classes)
+        weighers = {
+            name: make_part(balances, spec["balance"], name).start(counts)
+            for name, spec in self.asked.align.items()
+        }
+        return Mixture(weighers).to(self.precision.device)
+
+    # --- telemetry ---------------------------------------------------------------------------
+
+    def _event(self, losses: Event) -> Event:
+        """An epoch's telemetry; the dials are read at the progress p where the epoch ends."""
+        align = zip(self.align, _loss_names(self.align), strict=True)
+        pairs = {name: (losses["loss_local"], losses[key]) for name, key in align}
+        return {
+            "epoch": self.epoch + 1,
+            "stage": self.stage,
+            **losses,
+            **self.mixture.dials(pairs, self.progress(1), align_alone=self.stage == 1),
+            "lr": self.optimiser.lr,
+        }
+
+    def _stop_unless_finite(self, event: Event) -> None:
+        found = trouble(event, self.telemetry)
+        if found:
+            raise ClientError(f"{found} {advice(self.budget, self.asked.align)}")
+
+    # --- messages ----------------------------------------------------------------------------
+
+    def upload(self) -> Upload:
+        header = self.briefing.header
+        accuracy, statistics = measure_client(self.net, self.data, header, self.precision.device)
+        upload = Upload(
+            UploadHeader(
+                client=self.name,
+                epoch=self.epoch,
+                samples=len(self.data),
+                train_accuracy=accuracy,
+                briefing=self.briefing.digest,
+                telemetry=tuple(self.telemetry),
+            ),
+            {
+                **prefixed(NET, self.net.state_dict()),
+                "label_counts": self.data.label_counts(self.classes),
+                **statistics,
+                **(prefixed(CONTROL, self.control.change()) if self.control else {}),
+            },
+        )
+        # The last step may have broken what the losses before it did not show.
+        for name, tensor in upload.tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                found = f"epoch {self.epoch} left {name} NaN or infinite"
+                raise ClientError(f"{found} {advice(self.budget, self.asked.align)}")
+        return upload
+
+    def state(self) -> State:
+        """Everything the next epoch depends on; random draws are named, so none are kept."""
+        return State(
+            StateHeader(
+                client=self.name,
+                epoch=self.epoch,
+                briefing=self.briefing.digest,
+                telemetry=tuple(self.telemetry),
+            ),
+            {
+                **prefixed(NET, self.net.state_dict()),
+                **prefixed(BALANCE, self.mixture.state_dict()),
+                **prefixed(QUEUE, self.queue.state_dict()),
+                **self.optimiser.momentum(),
+                **(prefixed(CONTROL, self.control.state_dict()) if self.control else {}),
+            },
+        )
+
+    def restore(self, state: State) -> None:
+        self.net.load_state_dict(unprefixed(NET, state.tensors))
+        self.mixture.load_state_dict(unprefixed(BALANCE, state.tensors))
+        self.queue.load_state_dict(unprefixed(QUEUE, state.tensors))
+        self.optimiser.restore(state.tensors)
+        if self.control is not None:
+            self.control.load_state_dict(unprefixed(CONTROL, state.tensors))
+        self.epoch = state.header.epoch
+        self.telemetry = [dict(event) for event in state.header.telemetry]
+
+    def memory(self) -> Memory | None:
+        """What its balances have learnt, and its control variate; None for most recipes."""
+        tensors = prefixed(BALANCE, self.mixture.state_dict())
+        if self.control is not None:
+            tensors |= prefixed(CONTROL, self.control.own())
+        if not tensors:
+            return None
+        header = self.briefing.header
+        kept = MemoryHeader(client=self.name, round=header.round, briefing=self.briefing.digest)
+        return Memory(kept, tensors)
+
+
+def _loss_names(chosen: dict[str, Term]) -> list[str]:
+    return [f"loss_{name.replace('-', '_')}" for name in chosen]

@@ -1,0 +1,1 @@
+"""What every room uses: typed settings, registries, files, named random numbers, errors."""

@@ -1,0 +1,45 @@
+"""A recipe is made of parts: registered, typed, each with its own parameters.
+
+In YAML a part is its name (`fusion: features`) or a mapping whose `use` names it
+(`balance: {use: fixed, lambda: 5}`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from accord.core.config import Config, keys, parse
+from accord.core.errors import AccordError
+from accord.core.registry import Registry
+
+P = TypeVar("P", bound=Config)
+
+
+def make_part(registry: Registry[type[P]], spec: Any, where: str) -> P:
+    """The part that `spec` (a name, or a mapping with `use`) describes."""
+    if isinstance(spec, str):
+        spec = {"use": spec}
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("use"), str):
+        raise AccordError(
+            f"{where!r}: expected a name or a mapping with 'use'; found {spec!r}. "
+            f"Known: {', '.join(registry.names())}."
+        )
+    params = {key: value for key, value in spec.items() if key != "use"}
+    return parse(registry.get(spec["use"]), params, where)
+
+
+def part_spec(name: str, part: Config) -> dict[str, Any]:
+    """The mapping that makes `part` again, every parameter spelled out."""
+    return {"use": name, **part.model_dump(mode="json", by_alias=True)}
+
+
+def describe(part: type[Config]) -> list[tuple[str, str]]:
+    """(key, meaning) of each parameter of a part, for `accord recipes`."""
+    fields = part.model_fields.values()
+    return [(key, f.description or "") for key, f in zip(keys(part), fields, strict=True)]
+
+
+def summary(part: type[Config]) -> str:
+    """The first line of a part's docstring."""
+    return (part.__doc__ or "").strip().splitlines()[0]

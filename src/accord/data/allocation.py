@@ -1,0 +1,149 @@
+"""An allocation: which images of a dataset each client holds, and which measure the result.
+
+It joins a decoded dataset, a split and a partition. On disk it is a small JSON file beside the
+saved partition, from which a worker process opens the same images without copying them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from accord.core.config import Config
+from accord.core.errors import AccordError
+from accord.core.files import read_json, write_json
+from accord.data import partition as partitions
+from accord.data.datasets import open_cached
+from accord.data.images import Dataset, Images, Indices
+from accord.data.imageset import ImageSet
+from accord.data.partition import Partition, make_partition
+from accord.data.schemes import Scheme
+from accord.data.settings import DataConfig
+from accord.data.split import Split, split
+
+
+class AllocationFile(Config):
+    """What stands in an allocation's JSON file."""
+
+    folder: str  # of the decoded dataset in the cache
+    data: DataConfig
+    seed: int
+    partition: str  # file name beside this one
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """Who holds what, ready to use."""
+
+    dataset: Dataset
+    data: DataConfig
+    seed: int
+    split: Split
+    partition: Partition
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.split.classes
+
+    def client(self, index: int) -> ImageSet:
+        return self._set(self.dataset.train, self.split.train[self.partition.indices[index]])
+
+    def part(self, name: Literal["test", "validation", "public"]) -> ImageSet:
+        if name == "test":
+            return self._set(self.split.test_part(self.dataset), self.split.test)
+        return self._set(self.dataset.train, getattr(self.split, name))
+
+    def _set(self, part: Images, rows: Indices) -> ImageSet:
+        return ImageSet(part.images, rows, self.split.renumber(np.asarray(part.labels)[rows]))
+
+    def save(self, path: Path) -> None:
+        """Writes the allocation; a partition that is there already must be the same one."""
+        target = path.with_suffix(".safetensors")
+        if target.exists() and partitions.load(target).hash != self.partition.hash:
+            raise AccordError(
+                f"{target} holds another partition than this study, seed and version of Accord "
+                "make: a result would mix two. Run into another folder with --out."
+            )
+        if not target.exists():
+            partitions.save(self.partition, target)
+        content = AllocationFile(
+            folder=str(self.dataset.folder),
+            data=self.data,
+            seed=self.seed,
+            partition=target.name,
+        )
+        write_json(path, content.model_dump(mode="json"))
+
+
+def allocate(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> Allocation:
+    """Splits `dataset` and allocations its training images out."""
+    chosen = split_of(dataset, data, seed)
+    labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
+    columns = {name: column[chosen.train] for name, column in dataset.train.columns.items()}
+    if scheme.named_by:
+        _refuse_emptied_client(dataset, chosen, scheme.named_by)
+    partition = make_partition(labels, len(chosen.classes), scheme, seed, columns)
+    return Allocation(dataset, data, seed, chosen, partition)
+
+
+def _refuse_emptied_client(dataset: Dataset, chosen: Split, column: str) -> None:
+    """A client whose every image became public or validation would vanish without a word."""
+    values = dataset.train.columns.get(column)
+    if values is None:
+        return  # the scheme says which columns there are
+    taken = np.concatenate([chosen.public, chosen.validation])
+    gone = sorted(set(values[taken].tolist()) - set(values[chosen.train].tolist()))
+    if gone:
+        raise AccordError(
+            f"'public' and 'validation' take every image of client {gone[0]!r} (column "
+            f"{column!r}). Use smaller fractions, or leave that client's images out."
+        )
+
+
+def open_allocation(path: Path) -> Allocation:
+    """The allocation that `save` wrote, for a worker process."""
+    content = AllocationFile.model_validate(read_json(path))
+    dataset = open_cached(Path(content.folder))
+    partition = partitions.load(path.with_name(content.partition))
+    chosen = split_of(dataset, content.data, content.seed)
+    return Allocation(dataset, content.data, content.seed, chosen, partition)
+
+
+def allocation_key(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> str:
+    """Names an allocation: the content of the source and everything that decides who gets what."""
+    # Not the path: the cache's name stands for the content, wherever that is.
+    data_text = data.model_dump_json(exclude={"path"})
+    text = f"{dataset.folder.name} {data_text} {scheme.model_dump_json()} {seed}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def public_key(allocation: Allocation) -> str:
+    """Names the public images and how they are seen: all of the data that a teacher depends on."""
+    digest = hashlib.sha256(allocation.split.public.astype("<i8").tobytes())
+    digest.update(
+        f"{allocation.dataset.folder.name} {allocation.classes} {allocation.data.augment}".encode()
+    )
+    return digest.hexdigest()[:16]
+
+
+def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
+    """Which images serve what; `data.dealt` tells which of them clients hold."""
+    chosen = split(
+        dataset,
+        classes=data.classes,
+        test_fraction=data.test_fraction,
+        public=data.public,
+        validation=data.validation,
+        train_limit=data.train_limit,
+        test_limit=data.test_limit,
+        seed=seed,
+    )
+    if data.dealt == "train":
+        return chosen
+    if not len(chosen.public):
+        raise AccordError("there are no public images to train on: set data.public, e.g. 0.1.")
+    return replace(chosen, train=chosen.public)

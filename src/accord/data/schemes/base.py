@@ -1,0 +1,114 @@
+"""What every partition scheme offers: its settings, and a way to deal out images to clients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from accord.core.config import Config, keys, parse
+from accord.core.errors import AccordError
+from accord.core.registry import Registry
+from accord.data.images import Indices
+
+DEFAULT = "dirichlet"
+
+
+class Pool(NamedTuple):
+    """What there is to deal out: the positions of every class that occurs, and the columns."""
+
+    size: int
+    classes: list[Indices]
+    columns: Mapping[str, NDArray[np.str_]]
+
+
+class Scheme(Config, ABC):
+    """The section `partition` of a study: how the training images are dealt out to clients."""
+
+    name: ClassVar[str]
+    disjoint: ClassVar[bool] = True  # no two clients share an image
+    varies: ClassVar[bool] = True  # another draw can change the clients' sizes
+
+    min_samples: int = Field(1, ge=1, description="images that every client must have")
+
+    @abstractmethod
+    def draw(self, pool: Pool, rng: Generator) -> list[Indices]:
+        """The positions of each client, in any order."""
+
+    def expected_clients(self, pool: Pool) -> int | None:  # noqa: ARG002
+        """How many clients there will be; None: the data decides."""
+        return None
+
+    def uses_all(self, pool: Pool) -> bool:  # noqa: ARG002 - most do
+        """Whether every image goes to some client."""
+        return True
+
+    @property
+    def skew(self) -> float | None:
+        """α of a scheme that has one, for tables and names."""
+        return None
+
+    @property
+    def named_by(self) -> str | None:
+        """The column whose values are the clients' names, if there is one."""
+        return None
+
+    @model_serializer(mode="wrap")
+    def _with_its_name(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"scheme": self.name, **dump(self)}
+
+
+class Counted(Scheme):
+    """A scheme that is told how many clients there are."""
+
+    clients: int = Field(5, ge=1, description="how many")
+
+    def expected_clients(self, pool: Pool) -> int | None:  # noqa: ARG002
+        return self.clients
+
+
+S = TypeVar("S", bound=Scheme)
+schemes: Registry[type[Scheme]] = Registry("partition scheme", "accord.data.schemes")
+
+
+def register(name: str) -> Callable[[type[S]], type[S]]:
+    """Adds a scheme to the registry, under the name that a study uses."""
+
+    def add(scheme: type[S]) -> type[S]:
+        scheme.name = name
+        schemes.register(name)(scheme)
+        return scheme
+
+    return add
+
+
+def make_scheme(values: Any, where: str = "partition") -> Scheme:
+    """The scheme that a study's section `partition` describes; null stands for a default."""
+    if isinstance(values, Scheme):
+        return values
+    if not isinstance(values, Mapping):
+        raise AccordError(f"{where!r}: expected a mapping of keys, found {values!r}.")
+    name = values.get("scheme") or DEFAULT
+    if not isinstance(name, str):
+        raise AccordError(f"'{where}.scheme': expected the name of a scheme; found {name!r}.")
+    kind = schemes.get(name)
+    given = {key: v for key, v in values.items() if key != "scheme" and v is not None}
+    for key, value in given.items():
+        if key not in keys(kind) and any(key in keys(schemes.get(other)) for other in schemes):
+            raise AccordError(
+                f"'{where}.{key}': the scheme {name!r} has no {key!r}; found {value!r}. Drop it, "
+                "or set it to null."
+            )
+    return parse(kind, given, where)
+
+
+def groups(values: NDArray[Any]) -> list[Indices]:
+    """The positions of every distinct value, values ascending."""
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(values[order][1:] != values[order][:-1]) + 1
+    return np.split(order, starts)

@@ -1,0 +1,39 @@
+"""A natural federation: a column of the data names the client."""
+
+from __future__ import annotations
+
+from numpy.random import Generator
+from pydantic import Field
+
+from accord.core.errors import AccordError, nearest
+from accord.data.images import Indices
+from accord.data.schemes.base import Pool, Scheme, groups, register
+
+
+@register("by-column")
+class ByColumn(Scheme):
+    """One client per distinct value of a column, in sorted order."""
+
+    varies = False
+
+    column: str = Field(min_length=1, description="the column that names the client")
+    clients: int | None = Field(None, ge=1, description="checked against the data, if given")
+
+    @property
+    def named_by(self) -> str:
+        return self.column
+
+    def draw(self, pool: Pool, rng: Generator) -> list[Indices]:  # noqa: ARG002
+        if self.column not in pool.columns:
+            known = ", ".join(sorted(pool.columns)) or "none"
+            raise AccordError(
+                f"the data has no column {self.column!r}{nearest(self.column, pool.columns) or '.'}"
+                f" Columns found: {known}."
+            )
+        parts = groups(pool.columns[self.column])
+        if self.clients is not None and self.clients != len(parts):
+            raise AccordError(
+                f"column {self.column!r} has {len(parts)} distinct values and so many clients; "
+                f"found clients {self.clients}. Drop `clients`."
+            )
+        return parts

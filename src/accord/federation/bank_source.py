@@ -1,0 +1,111 @@
+"""An earlier federation, whose nets encode the public images in place of a teacher."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accord.core.config import parse
+from accord.core.errors import AccordError
+from accord.data.allocation import Allocation, split_of
+from accord.data.settings import DataConfig
+from accord.fusion.uploads import UploadFiles
+from accord.messages import Briefing
+from accord.nets.backbones.base import build_encoder
+from accord.record.folders import TrialFolder
+from accord.study.study import Trial
+
+
+def uploads_of(folder: TrialFolder) -> UploadFiles:
+    """The last uploads of a trial or a teacher, with the briefing they answer."""
+    last = folder.last_round
+    paths = sorted(last.path.glob("uploads/client-*.safetensors"))
+    paths = [path for path in paths if "@" not in path.name]
+    if not last.briefing.is_file() or not paths:
+        raise AccordError(
+            f"bank.source: expected the folder of a finished trial, RUN/trials/NAME; found no "
+            f"briefing with uploads in {folder.path}."
+        )
+    return UploadFiles(paths, Briefing.load(last.briefing))
+
+
+def check_source(source: TrialFolder, trial: Trial, allocation: Allocation) -> None:
+    """An earlier trial must be whole, see images like ours, and not have learnt from our test."""
+    files, info = uploads_of(source), source.info()
+    expected = _answers(info)
+    if info.get("status") != "finished" or len(files) != expected:
+        raise AccordError(
+            f"bank.source: expected a finished trial with the uploads of all "
+            f"{expected} clients in {source.path}; found {len(files)} uploads and "
+            f"status {info.get('status', 'missing')!r}. Run its study to the end first."
+        )
+    for index in range(len(files)):
+        files.load(index)
+    _check_features(files, trial, allocation, source.path)
+    _refuse_leak(info, allocation, source.path)
+
+
+def _answers(info: dict[str, Any]) -> int:
+    """How many clients answered in a trial's last round; a teacher has one."""
+    rounds = info.get("rounds")
+    return len(rounds[-1]["answered"]) if rounds else info.get("clients", 1)
+
+
+def _check_features(files: UploadFiles, trial: Trial, allocation: Allocation, path: Path) -> None:
+    header = files.briefing.header
+    channels = allocation.dataset.train.images.shape[3]
+    if header.channels != channels:
+        raise AccordError(
+            f"bank.source: the nets in {path} see images of {header.channels} channels, expected "
+            f"{channels}, as here. Choose another, or set data.image.channels."
+        )
+    wanted = build_encoder(trial.setup.net.backbone, channels, trial.setup.net.norm).width
+    found = build_encoder(header.net.backbone, channels, header.net.norm).width
+    if wanted != found:
+        raise AccordError(
+            f"bank.source: the features of {header.net.backbone} in {path} have {found} numbers, "
+            f"expected {wanted}, as those of net.backbone {trial.setup.net.backbone}. Choose a "
+            "source with the clients' net."
+        )
+
+
+def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> None:
+    """Of the same images, those that measure here must not have trained there."""
+    if "images" not in info:
+        raise AccordError(
+            f"bank.source: {path}/trial.json does not say which images it learnt from: it was made "
+            "by an earlier version of Accord. Run its study again."
+        )
+    if info["images"] != allocation.dataset.folder.name:
+        return  # other images, or the same ones converted otherwise: nobody can tell
+    data = parse(DataConfig, info["config"]["data"], f"{path}/trial.json")
+    theirs, ours = split_of(allocation.dataset, data, info["seed"]), allocation.split
+    # A teacher is no trial: it has learnt from the public images alone.
+    learnt = np.concatenate([theirs.train, theirs.public]) if "clients" in info else theirs.public
+    measured = {"validation": ours.validation}
+    if ours.test_from == "train":
+        measured["test"] = ours.test
+    for part, rows in measured.items():
+        shared = len(np.intersect1d(learnt, rows))
+        if shared:
+            raise AccordError(
+                f"bank.source: the clients of {path} have trained on {shared:,} of the "
+                f"{len(rows):,} {part} images of this study, which would no longer measure "
+                "anything. Use a source that was made with the same data section and seed."
+            )
+
+
+def digest_of(source: TrialFolder) -> str:
+    """A hash of what an earlier trial learnt; its place and its running time do not matter."""
+    files = uploads_of(source)
+    digest = hashlib.sha256(files.briefing.digest.encode())
+    for index in range(len(files)):
+        upload = files.load(index)
+        digest.update(f"{upload.header.client} {upload.header.samples}".encode())
+        for name, tensor in sorted(upload.tensors.items()):
+            digest.update(name.encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()

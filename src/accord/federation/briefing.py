@@ -1,0 +1,166 @@
+"""The opening of a trial: the briefing from which its method starts."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
+from accord.core.randomness import torch_generator
+from accord.data.allocation import Allocation
+from accord.data.augmentations import augmentations
+from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, prefixed
+from accord.nets.backbones import build_encoder
+from accord.nets.maps import FeatureMap, MapConfig, made_up
+from accord.nets.net import fresh_net, net_with_map
+from accord.objective import anchor_kinds
+from accord.objective.bank import choose, stand_in
+from accord.objective.negatives import Rows
+from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
+from accord.study.study import Trial
+
+
+def opening(
+    trial: Trial,
+    allocation: Allocation,
+    public: Rows | None = None,
+    values: dict[str, Tensor] | None = None,
+) -> Briefing:
+    """The first message to every client: initial weights, anchors, bank, and all constants.
+
+    Weights and anchors depend on the seed and the net alone, so that recipes start alike.
+    `public`: unit features of all public images, for a recipe with a bank. `values`: those of its
+    map, for a closed form.
+    """
+    recipe = trial.recipe
+    if isinstance(recipe, TrainingRecipe):
+        return _of_training(trial, recipe, allocation, public)
+    if isinstance(recipe, ClosedFormRecipe) and values is not None:
+        return _of_closed_form(trial, recipe, allocation, values)
+    raise ValueError(f"recipe {recipe.name} needs the values of its map")
+
+
+def _of_training(
+    trial: Trial, recipe: TrainingRecipe, allocation: Allocation, public: Rows | None
+) -> Briefing:
+    _refuse_short_queue(recipe, trial.setup.budget.batch)
+    net_config = trial.setup.net
+    header = _header(
+        trial,
+        allocation,
+        NetHeader(backbone=net_config.backbone, norm=net_config.norm, head=recipe.head),
+    )
+    classes = len(allocation.classes)
+    net = fresh_net(header.net, header.channels, classes, torch_generator(trial.seed, "net"))
+    tensors = prefixed(NET, net.state_dict())
+    if recipe.anchors:
+        kind = make_part(anchor_kinds, recipe.anchors, "anchors")
+        draws = torch_generator(trial.seed, "anchors")
+        tensors["anchors"] = kind.make(classes, net.encoder.width, draws)
+    if recipe.head == "anchors":
+        tensors[NET + "head.prototypes"] = tensors["anchors"].clone()
+    if recipe.bank:
+        if public is None:
+            raise ValueError(f"recipe {recipe.name} needs public features")
+        bank = choose(public, recipe.bank, trial.seed)
+        tensors |= {BANK + "features": bank.features, BANK + "labels": bank.labels}
+    return Briefing(header, tensors)
+
+
+def _of_closed_form(
+    trial: Trial, recipe: ClosedFormRecipe, allocation: Allocation, values: dict[str, Tensor]
+) -> Briefing:
+    """The net of a closed form is its map and a linear head, which the server will solve."""
+    net_config, fixed = trial.setup.net, settled_map(trial, recipe, allocation)
+    header = _header(
+        trial,
+        allocation,
+        NetHeader(
+            backbone=net_config.backbone,
+            norm=net_config.norm,
+            head="linear",
+            map=fixed.model_dump(mode="json"),
+        ),
+    )
+    classes, draws = len(allocation.classes), torch_generator(trial.seed, "net")
+    net = net_with_map(header.net, header.channels, classes, values, draws)
+    return Briefing(header, prefixed(NET, net.state_dict()))
+
+
+def _header(trial: Trial, allocation: Allocation, net: NetHeader) -> BriefingHeader:
+    dataset, setup = allocation.dataset, trial.setup
+    _, height, width, channels = dataset.train.images.shape
+    return BriefingHeader(
+        seed=trial.seed,
+        height=height,
+        width=width,
+        channels=channels,
+        classes=allocation.classes,
+        mean=dataset.mean,
+        std=dataset.std,
+        augment=_augmentation(trial, allocation),
+        net=net,
+        training=trial.recipe.training,
+        budget=setup.budget,
+    )
+
+
+def _augmentation(trial: Trial, allocation: Allocation) -> str:
+    asked = trial.setup.data.augment
+    return allocation.dataset.augment if asked == "auto" else asked
+
+
+def rehearse(trial: Trial, allocation: Allocation) -> Briefing:
+    """The first briefing, with made-up public features: to check and to time a trial."""
+    recipe, net = trial.recipe, trial.setup.net
+    channels = allocation.dataset.train.images.shape[3]
+    if isinstance(recipe, ClosedFormRecipe):
+        values = made_up(settled_map(trial, recipe, allocation), channels)
+        return opening(trial, allocation, values=values)
+    public = None
+    if isinstance(recipe, TrainingRecipe) and recipe.bank:
+        width = build_encoder(net.backbone, channels, net.norm).width
+        public = stand_in(allocation.part("public").labels, width)
+    method = trial.method
+    return method.brief(method.start(opening(trial, allocation, public)))
+
+
+def settled_map(trial: Trial, recipe: ClosedFormRecipe, allocation: Allocation) -> MapConfig:
+    """The recipe's map with all that a client needs to build it."""
+    flips = augmentations.get(_augmentation(trial, allocation)).flip > 0
+    side = min(allocation.dataset.train.images.shape[1:3])
+    return recipe.map.settled(trial.setup.net, flips, side)
+
+
+def check_map(trial: Trial, allocation: Allocation) -> None:
+    """Refuses a map that these images cannot be seen through."""
+    if not isinstance(trial.recipe, ClosedFormRecipe):
+        return
+    config = settled_map(trial, trial.recipe, allocation)
+    public = len(allocation.split.public)
+    if config.needs_public and not public:
+        raise AccordError("its map needs public images, found none: set data.public, e.g. 0.1.")
+    if config.landmarks > public:
+        raise AccordError(
+            f"map.landmarks: expected at most the {public} public images there are; found "
+            f"{config.landmarks}. Ask for fewer, or set a larger data.public."
+        )
+    _, height, width, channels = allocation.dataset.train.images.shape
+    found = FeatureMap(config, channels).eval()
+    found.load_state_dict(made_up(config, channels))
+    with torch.inference_mode():
+        found(torch.zeros(1, channels, height, width))
+
+
+def _refuse_short_queue(recipe: TrainingRecipe, batch: int) -> None:
+    """A queue shorter than a batch would hold nothing but the batch before."""
+    rows = batch * recipe.views
+    for name, spec in (*recipe.objective.items(), *recipe.align.items()):
+        size = spec.get("queue", 0)
+        if 0 < size < rows:
+            raise AccordError(
+                f"the queue of {name!r} should hold at least a batch, "
+                f"budget.batch × views = {rows} rows; found {size}. Make it longer, or the batch "
+                "smaller."
+            )

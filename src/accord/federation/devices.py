@@ -1,0 +1,61 @@
+"""Which device a client computes on, and whether this machine can do what was asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+
+import torch
+
+from accord.core.errors import AccordError
+from accord.study.settings import Options
+
+PROBE = (
+    "import torch; x = torch.ones(64, 64)\n"
+    "with torch.autocast('cpu', torch.bfloat16): (x @ x).sum()"
+)
+
+
+def choose_device(asked: str | dict[int | str, str], client: str) -> str:
+    """The device of a client: as asked, or the best this machine has."""
+    if isinstance(asked, dict):
+        asked = {str(name): device for name, device in asked.items()}.get(client, "auto")
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return asked
+
+
+def use_autocast(options: Options, client: str) -> bool:
+    """As asked; by default where it pays, on CUDA."""
+    if options.autocast == "auto":
+        return choose_device(options.device, client).startswith("cuda")
+    return options.autocast
+
+
+def check_devices(options: Options) -> None:
+    """A device or a number format that does not work here is told before anything trains."""
+    asked = options.device
+    names = set(asked.values()) if isinstance(asked, dict) else {asked}
+    for name in names:
+        try:
+            torch.empty(1, device=choose_device(name, "0"))
+        except (RuntimeError, AssertionError) as error:
+            cuda = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+            raise AccordError(
+                f"device {name!r} cannot be used here ({type(error).__name__}). This machine has: "
+                f"{', '.join(['cpu', *cuda])}."
+            ) from None
+    on_cpu = any(choose_device(name, "0") == "cpu" for name in names)
+    if options.autocast is True and on_cpu and not bf16_works():
+        raise AccordError(
+            "autocast: this machine stops at bf16 arithmetic on the CPU (illegal instruction). Set "
+            "autocast: false."
+        )
+
+
+@cache
+def bf16_works() -> bool:
+    """Tries it in another process: a processor may announce bf16 and still not be allowed it."""
+    tried = subprocess.run([sys.executable, "-c", PROBE], capture_output=True)
+    return tried.returncode == 0

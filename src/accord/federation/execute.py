@@ -1,0 +1,104 @@
+"""Takes all runs of a study to their ends: hands out their jobs, and hears what becomes of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from accord.core.errors import AccordError
+from accord.engines.base import Engine, Job, Message
+from accord.engines.pool import InProcess, Processes
+from accord.federation.tasks import Task, perform
+from accord.federation.tasks.answer import AnswerBriefing
+from accord.federation.work import Run
+from accord.record.record import Record
+
+TaskJob = Job[Task]
+
+
+class Watcher(Protocol):
+    """Someone who looks on: a progress display, or nobody."""
+
+    def tell(self, line: str) -> None: ...
+    def watching(self, runs: Sequence[Run]) -> AbstractContextManager[None]: ...
+    def started(self, run: Run, job: TaskJob) -> None: ...
+    def news(self, run: Run, job: TaskJob, share: float, *, restored: bool = False) -> None: ...
+    def ended(self, run: Run, job: TaskJob, failure: str | None) -> None: ...
+    def finished(self, run: Run) -> None: ...
+
+
+def execute(
+    runs: Sequence[Run], engine: Engine[Task], watcher: Watcher, on_result: Callable[[], object]
+) -> None:
+    """Takes every run to its end. A client that fails fails its trial; all others still train, so
+    that a second try has less to do.
+
+    `on_result` is called after each trial, so that results can be read while others run.
+
+    A trial's clients need not wait for the trial before: no core is idle while there is work.
+    """
+    owners: dict[TaskJob, Run] = {}
+    waiting = deque(run for run in runs if not run.over)
+    while waiting:
+        for run in list(waiting):
+            run.advance()
+            if run.over:
+                waiting.remove(run)
+                run.close()
+                on_result()
+                watcher.finished(run)
+                continue
+            while run.ready and engine.free():
+                job = run.ready.popleft()
+                owners[job] = run
+                run.pending += 1
+                engine.ask(job)
+                watcher.started(run, job)
+            if not engine.free():
+                break
+        if engine.busy():
+            engine.hear(lambda message: _hear(owners[message.job], message, watcher))
+
+
+def _hear(run: Run, message: Message[Task], watcher: Watcher) -> None:
+    job, body = message.job, message.body
+    if message.kind == "news":
+        if "event" in body and isinstance(job.task, AnswerBriefing):
+            named = {"client": job.task.client, "round": job.task.round}
+            run.folder.append_event({**named, **body["event"]})
+        if "share" in body:
+            watcher.news(run, job, body["share"], restored=body.get("restored", False))
+        return
+    run.pending -= 1
+    if message.kind == "done":
+        run.take(job, body["result"])
+        watcher.ended(run, job, None)
+        return
+    if body["error"] in ("user", "disk"):
+        raise AccordError(_explained(body))
+    reason = body["message"]
+    if "trace" in body:
+        log = run.folder.path / "defect.txt"
+        log.write_text(body["trace"], encoding="utf-8")
+        reason += f" (a defect in Accord; its traceback is in {log})"
+    run.take_failure(job, reason)
+    watcher.ended(run, job, f"{job.task.subject}: {reason}")
+
+
+def _explained(body: dict[str, Any]) -> str:
+    if body["error"] == "disk":
+        return (
+            f"cannot write {body['message']}. Mend that and run the same command again: it goes "
+            "on where it stopped."
+        )
+    return str(body["message"])
+
+
+def local_engine(workers: int, record: Record) -> Engine[Task]:
+    """This machine's cores; one worker is this very process."""
+    if workers == 1:
+        return InProcess(lambda task, tell: perform(task, record, tell))
+    command = ["-m", "accord.federation.worker", str(record.path.absolute())]
+    return Processes(workers, record.path / "logs", command)

@@ -1,0 +1,212 @@
+"""Fusing again: other server rules on the uploads of a finished run, without training anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from accord.core.errors import AccordError
+from accord.federation.execute import Watcher
+from accord.federation.membership import (
+    EVERYBODY,
+    Membership,
+    check_membership,
+    check_uploads,
+    refuse_another,
+    resolved,
+    suffix,
+    tell_lost,
+)
+from accord.federation.plan import Plan
+from accord.federation.run import execute_runs
+from accord.federation.trial_run import TrialRun
+from accord.fusion.base import Bound, Merge, plain, rule_of
+from accord.fusion.evaluate import combiner_of, merged_files, voting
+from accord.fusion.uploads import UploadFiles
+from accord.messages import NET, Briefing, unprefixed
+from accord.messages.saved_model import ModelHeader, refuse_to_save
+from accord.model.predictor import Predictor
+from accord.record.record import Record
+from accord.study.check import fusion_spec
+from accord.study.paths import absolute_images
+from accord.study.study import Study, check_study
+from accord.study.syntax import Spec
+
+
+def fuse_again(
+    record: Record,
+    asked: Sequence[str | Spec],
+    *,
+    trial: str | None,
+    without: Sequence[str],
+    add: Sequence[Path | str],
+    remove: Sequence[str],
+    save: Path | None,
+    data_root: Path | None,
+    workers: int,
+    watcher: Watcher,
+) -> None:
+    """Measures further fusions of a run's uploads and adds their rows; see `accord.fuse`."""
+    rules = [_asked(entry) for entry in asked]
+    if not rules:
+        raise AccordError("which fusion? Name one with --fusion, e.g. --fusion classwise.")
+    joined = tuple(Path(path).absolute() for path in add)
+    membership = Membership(tuple(sorted(set(without))), joined, tuple(sorted(set(remove))))
+    plan = Plan(check_study(record.asked(), record.path), data_root, watcher.tell)
+    with record.lock():
+        runs = _chosen(plan, record, trial, rules, membership)
+        meant = {run.folder.id: resolved(run, membership) for run in runs}
+        specs = {run.folder.id: _fitting(run, rules, suffix(membership)) for run in runs}
+        for run in runs:
+            _check(run, specs[run.folder.id], meant[run.folder.id], plan)
+        if save is not None:
+            _refuse_several(runs, rules[0])
+            refuse_to_save(save)
+        keep = specs[runs[0].folder.id][0] if save else None
+        wants_more = trial is None and membership == EVERYBODY
+        study = _asking_for(rules, runs, record) if wants_more else None
+        for run in runs:
+            wanted = keep["as"] if keep else None
+            run.fuse_again(specs[run.folder.id], meant[run.folder.id], wanted)
+        execute_runs(runs, record, workers, watcher)
+        record.write_results()
+        for run in runs:
+            if run.failures:
+                raise AccordError(f"{run.folder.id}: {' '.join(run.failures)}")
+        if study is not None:
+            record.adopt(study)
+        if save is not None and keep is not None:
+            predictor_of(runs[0], keep, record).save(save)
+            runs[0].measuring.forget_merged()
+
+
+def _check(run: TrialRun, specs: list[Spec], membership: Membership, plan: Plan) -> None:
+    check_membership(run, membership)
+    check_uploads(run, membership)
+    refuse_another(run, specs, membership)
+    tell_lost(run, membership, plan.tell)
+    plan.check_fusions(replace(run.trial, fusions=tuple(specs)), run.allocation)
+
+
+def _asking_for(rules: Sequence[_Rule], runs: Sequence[TrialRun], record: Record) -> Study:
+    """The record's study with the new fusions; a mistake shows before anything is fused."""
+    raw = record.asked()
+    own = [rule.spec for rule in rules if all(rule.new_to(run) for run in runs)]
+    more = [spec for spec in raw["fusions"] if spec not in own]
+    return check_study({**raw, "fusions": [*more, *own]}, record.path)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A fusion that was asked for, in full."""
+
+    spec: Spec
+    alone: bool  # a name and no parameters: the trial's own rule of that name, if it has one
+
+    def of(self, run: TrialRun) -> Spec:
+        own = {spec["as"]: spec for spec in run.trial.fusions}.get(self.spec["as"], self.spec)
+        return own if self.alone and own["use"] == self.spec["use"] else self.spec
+
+    def new_to(self, run: TrialRun) -> bool:
+        return self.of(run) is self.spec
+
+
+def _fitting(run: TrialRun, rules: Sequence[_Rule], said: str = "") -> list[Spec]:
+    """The fusions that make sense of what this trial's clients upload; `said` ends their names."""
+    found = [rule.of(run) for rule in rules]
+    return [{**spec, "as": spec["as"] + said} for spec in found if run.trial.recipe.takes(spec)]
+
+
+def _asked(entry: str | Spec) -> _Rule:
+    alone = isinstance(entry, str)
+    if isinstance(entry, str):
+        try:
+            read = yaml.safe_load(entry)
+        except yaml.YAMLError:
+            read = None
+        if not isinstance(read, str) and not (isinstance(read, Mapping) and "use" in read):
+            raise AccordError(
+                f"--fusion: expected a name or a mapping such as '{{use: features, merge: count, "
+                f"as: by-count}}'; found {entry!r}."
+            )
+        entry, alone = (dict(read), False) if isinstance(read, Mapping) else (read, True)
+    return _Rule(fusion_spec(absolute_images(entry, Path.cwd()), "--fusion"), alone)
+
+
+def _chosen(
+    plan: Plan, record: Record, trial: str | None, rules: Sequence[_Rule], membership: Membership
+) -> list[TrialRun]:
+    """The finished trials that are meant and can be fused so."""
+    runs = [run for run in plan.runs(record) if isinstance(run, TrialRun)]
+    for run in runs:
+        images = run.allocation.dataset.folder.name
+        record.refuse_changed(plan.study, run.allocation.data, images)
+    found = []
+    for run in runs:
+        if trial is not None and trial not in run.folder.id:
+            continue
+        if run.folder.info().get("status") != "finished":
+            plan.tell(f"{run.folder.id}: not finished (accord run goes on with it), left out")
+        else:
+            found.append(run)
+    if not found:
+        known = ", ".join(run.folder.id for run in runs)
+        wanted = f" {trial}" if trial else ""
+        raise AccordError(f"no finished trial{wanted} in {record.path}; trials: {known}.")
+    fitting = [run for run in found if _fitting(run, rules)]
+    if membership != EVERYBODY and trial is None:
+        # Where all images are in one place there is nobody to leave out.
+        fitting = [run for run in fitting if not run.trial.recipe.pooled] or fitting
+    if not fitting:
+        first = rules[0].spec
+        raise AccordError(
+            f"--fusion: {first['use']!r} does not fit {found[0].folder.id}: it fuses "
+            f"{rule_of(first).of}, and that trial is a bound or its clients upload "
+            "something else. Choose trials with --trial, or another rule."
+        )
+    return fitting
+
+
+def _refuse_several(runs: Sequence[TrialRun], rule: _Rule) -> None:
+    spec = rule.spec
+    if len(runs) > 1:
+        names = ", ".join(run.folder.id for run in runs)
+        raise AccordError(f"--save keeps the model of one trial; choose it with --trial: {names}.")
+    if not _fitting(runs[0], [rule]):
+        raise AccordError(
+            f"--save keeps the first fusion named, and {spec['use']!r} does not fit "
+            f"{runs[0].folder.id}. Name another one first."
+        )
+    if isinstance(rule_of(spec), Bound):
+        raise AccordError(f"--save: {spec['use']} is a bound, not a model. Name another fusion.")
+
+
+def predictor_of(run: TrialRun, spec: Spec, record: Record) -> Predictor:
+    """The model that a fusion makes of a trial's last uploads."""
+    measuring, at = run.measuring, run.measuring.scope.final
+    briefing, nets = Briefing.load(at.round.folder.briefing), measuring.nets(spec)
+    if isinstance(measuring.scope.rules[spec["as"]], Merge):
+        files = merged_files(plain(spec), nets, briefing)
+    else:
+        files = UploadFiles(nets, briefing)
+    combiner = combiner_of(voting(plain(spec)), files)
+    origin = {
+        "run": str(record.path.absolute()),
+        "trial": run.folder.id,
+        "epoch": at.epoch,
+        "clients": list(measuring.scope.fused()),
+        "accuracy": _accuracy(run, spec, at.epoch),
+    }
+    header = ModelHeader.of(files.briefing.header, len(files), combiner.name, plain(spec), origin)
+    return Predictor(header, combiner, lambda index: unprefixed(NET, files.load(index).tensors))
+
+
+def _accuracy(run: TrialRun, spec: Spec, epoch: int) -> Any:
+    for checkpoint in run.folder.measures()["checkpoints"]:
+        if checkpoint["epoch"] == epoch and spec["as"] in checkpoint["fusions"]:
+            return checkpoint["fusions"][spec["as"]]["accuracy"]
+    return None

@@ -1,0 +1,94 @@
+"""Plans the merge and measure jobs of a trial; their answers are added up by `Tallies`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from accord.engines.base import Job
+from accord.federation.measuring.agenda import Agenda
+from accord.federation.measuring.scope import Checkpoint, Scope
+from accord.federation.measuring.tallies import Tallies
+from accord.federation.rounds import Round
+from accord.federation.tasks import Task
+from accord.federation.tasks.measure import MeasureBlock, Merged
+from accord.federation.tasks.merge import MergeUploads
+from accord.fusion.base import Merge, Vote, plain
+
+BLOCK = 2_000  # images per measure job; fixed, so that sums do not depend on the workers
+
+
+class Measuring:
+    """The measuring of one trial, round by round."""
+
+    def __init__(self, scope: Scope, place: str, key: str, device: str) -> None:
+        self.scope, self.agenda, self.tallies = scope, Agenda(scope), Tallies(scope)
+        self.place, self.key, self.device = place, key, device
+
+    def merge_jobs(self, one: Round) -> Iterator[Job[Task]]:
+        """One for every rule that makes other nets of the uploads."""
+        scope = self.scope
+        for at, names in self.agenda.possible(one):
+            for spec, rule in self.agenda.merges(at, names):
+                task = MergeUploads(
+                    **self._at(at),
+                    label=spec["as"],
+                    fusion=plain(spec),
+                    nets=scope.nets(rule, at.round),
+                    keep_total=not scope.membership.without,
+                    joined=tuple(str(path) for path in scope.membership.joined),
+                    removed=scope.membership.removed,
+                )
+                yield Job(task, rule.work(len(scope.allocation.split.public)))
+
+    def measure_jobs(self, one: Round) -> Iterator[Job[Task]]:
+        """Blocks of test and validation images, each for all rules and clients at once."""
+        for at, names in self.agenda.possible(one):
+            passes, rules = self.agenda.passes(at, names), self._rules(at, names)
+            for part in ("test", "validation"):
+                images = len(self.scope.allocation.part(part))
+                for start in range(0, images, BLOCK):
+                    stop = min(start + BLOCK, images)
+                    task = MeasureBlock(**self._at(at), **rules, part=part, start=start, stop=stop)
+                    yield Job(task, (stop - start) * passes)
+
+    def _at(self, at: Checkpoint) -> dict[str, Any]:
+        return {
+            "place": self.place,
+            "allocation": self.key,
+            "device": self.device,
+            "round": at.round.number,
+            "epoch": at.epoch,
+            "last": at.last,
+            "clients": self.scope.clients(at.round),
+        }
+
+    def _rules(self, at: Checkpoint, names: list[str]) -> dict[str, Any]:
+        """The rules of a task: those that vote, and those with nets of their own."""
+        votes, merged = {}, {}
+        for spec in self.scope.trial.fusions:
+            rule = self.scope.rules[spec["as"]]
+            if spec["as"] in names and isinstance(rule, Vote):
+                votes[spec["as"]] = plain(spec)
+            elif spec["as"] in names and isinstance(rule, Merge):
+                nets = self.scope.nets(rule, at.round)
+                merged[spec["as"]] = Merged(fusion=plain(spec), nets=nets)
+        return {"votes": votes, "merged": merged}
+
+    def write(self) -> None:
+        """measures.json, with all that was measured since; merged nets are no longer needed."""
+        self.tallies.write()
+        if self.scope.keep is None:
+            self.forget_merged()
+
+    def nets(self, spec: dict[str, Any]) -> list[str]:
+        """The files of the nets that a fusion asks, after the last epoch."""
+        at, rule = self.scope.final, self.scope.rules[spec["as"]]
+        if not isinstance(rule, Merge):
+            return [str(at.upload(client)) for client in self.scope.clients(at.round)]
+        count = self.scope.nets(rule, at.round)
+        return [str(self.scope.folder.merged(spec["as"], at.epoch, i)) for i in range(count)]
+
+    def forget_merged(self) -> None:
+        shutil.rmtree(self.scope.folder.path / "merged", ignore_errors=True)

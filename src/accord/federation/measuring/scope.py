@@ -1,0 +1,79 @@
+"""What is measured: the uploads of which clients, at which checkpoints, by which rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from accord.data.allocation import Allocation
+from accord.federation.membership import EVERYBODY, Membership
+from accord.federation.rounds import Round
+from accord.fusion.base import Fusion, Merge, rule_of
+from accord.record.folders import TrialFolder
+from accord.study.study import Trial
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """An epoch of a round after which the would-be fused model is measured."""
+
+    round: Round
+    epoch: int
+
+    @property
+    def last(self) -> bool:
+        return self.epoch == self.round.last_epoch
+
+    def upload(self, client: str) -> Path:
+        return self.round.upload(client, self.epoch)
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """A trial, its rounds, and who takes part in its fusions."""
+
+    trial: Trial
+    folder: TrialFolder
+    allocation: Allocation
+    rounds: tuple[Round, ...]
+    membership: Membership = EVERYBODY
+    keep: str | None = None  # the fusion whose nets somebody wants to have afterwards
+
+    @cached_property
+    def rules(self) -> dict[str, Fusion]:
+        """Name in the results → rule."""
+        return {spec["as"]: rule_of(spec) for spec in self.trial.fusions}
+
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """All of them, in order; fusing again looks at the last round alone."""
+        for one in self.rounds:
+            for epoch in one.epochs:
+                yield Checkpoint(one, epoch)
+
+    @property
+    def final(self) -> Checkpoint:
+        return Checkpoint(self.rounds[-1], self.rounds[-1].last_epoch)
+
+    def clients(self, one: Round) -> tuple[str, ...]:
+        """Whose uploads are fused."""
+        return tuple(name for name in one.answered if name not in self.membership.without)
+
+    def stayed(self, one: Round) -> list[str]:
+        return [name for name in self.clients(one) if name not in self.membership.removed]
+
+    def fused(self) -> tuple[str, ...]:
+        """Whose images the final result is of: who stayed, and who joined."""
+        known_as = self.allocation.partition.known_as
+        stayed = (known_as[name] for name in self.stayed(self.rounds[-1]))
+        return (*stayed, *self.membership.added)
+
+    def left(self) -> list[str]:
+        """Who was left out or removed, by the names that people use."""
+        left = (*self.membership.without, *self.membership.removed)
+        return [self.allocation.partition.known_as[name] for name in left]
+
+    def nets(self, rule: Merge, one: Round) -> int:
+        """How many nets a rule makes of the uploads of a round."""
+        return len(self.clients(one)) if rule.personal else 1

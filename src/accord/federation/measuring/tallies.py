@@ -1,0 +1,167 @@
+"""From the tallies of blocks of images to what measures.json says of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from accord.core.metrics import Metrics, Tally
+from accord.federation.measuring.scope import Checkpoint, Scope
+from accord.federation.membership import EVERYBODY
+from accord.federation.tasks.measure import MeasureBlock
+from accord.federation.tasks.merge import MergeUploads
+from accord.fusion.base import Bound, Merge
+from accord.fusion.client_bounds import ClientMean
+from accord.messages import Upload, UploadHeader
+
+
+@dataclass(eq=False)
+class Tallies:
+    """The answers of all measure and merge tasks so far."""
+
+    scope: Scope
+    blocks: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
+    solutions: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
+
+    def take(self, task: object, result: dict[str, Any]) -> None:
+        if isinstance(task, MeasureBlock):
+            self.blocks[task.epoch, task.part, task.start] = result
+        elif isinstance(task, MergeUploads) and result["events"]:
+            self.solutions[task.epoch, task.label] = result["events"][-1]
+
+    def write(self) -> None:
+        """Adds up the blocks and writes measures.json; earlier measures stay."""
+        folder, changed = self.scope.folder, self.scope.membership != EVERYBODY
+        checkpoints = {c["epoch"]: c for c in folder.measures()["checkpoints"]}
+        measured = {epoch for epoch, _, _ in self.blocks}
+        for at in self.scope.checkpoints():
+            if at.epoch not in measured:
+                continue
+            fresh = self.checkpoint(at)
+            old = checkpoints.get(at.epoch, {"fusions": {}})
+            # Fusing some of the clients again does not change what all of them did.
+            kept = old if changed else {}
+            fusions = {**old["fusions"], **fresh["fusions"]}
+            checkpoints[at.epoch] = {**fresh, **kept, "fusions": fusions}
+        folder.write_measures([checkpoints[epoch] for epoch in sorted(checkpoints)])
+        self.blocks.clear()
+
+    def checkpoint(self, at: Checkpoint) -> dict[str, Any]:
+        """One entry of measures.json."""
+        scope = self.scope
+        test, test_clients = self._metrics(at, "test")
+        validation, validation_clients = self._metrics(at, "validation")
+        found = {
+            name: (metrics, validation[name].accuracy if validation else None)
+            for name, metrics in test.items()
+        }
+        for name, rule in scope.rules.items():
+            if isinstance(rule, Bound):
+                found[name] = rule.summarise(test_clients, validation_clients)
+        headers = self._headers(at)
+        costs = self._costs(at, headers)
+        personal = self._personal(at, test_clients)
+        some = {"clients": len(scope.fused()), **costs} if scope.membership != EVERYBODY else {}
+        return {
+            "round": at.round.number,
+            "epoch": at.epoch,
+            **costs,
+            "download_bytes": self._download_bytes(at),
+            "fusions": {
+                name: {
+                    **found[name][0].to_json(),
+                    "validation_accuracy": found[name][1],
+                    "personal_accuracy": personal.get(name),
+                    "exchanges": rule.exchanges + at.round.number - 1,
+                    "without": scope.left(),
+                    "added": scope.membership.added,
+                    "solution": self.solutions.get((at.epoch, name)),
+                    **some,
+                }
+                for name, rule in scope.rules.items()
+                if name in found
+            },
+            "clients": [
+                {
+                    "client": scope.allocation.partition.names.index(name),
+                    "train_accuracy": header.train_accuracy,
+                    "test_accuracy": metrics.accuracy,
+                }
+                for name, header, metrics in self._alone(at, headers, test_clients)
+            ],
+        }
+
+    def _alone(
+        self, at: Checkpoint, headers: list[UploadHeader], metrics: list[Metrics]
+    ) -> list[tuple[str, UploadHeader, Metrics]]:
+        """What each client's own net reaches; nothing where clients upload sums."""
+        if not metrics:
+            return []
+        return list(zip(self.scope.clients(at.round), headers, metrics, strict=True))
+
+    def _headers(self, at: Checkpoint) -> list[UploadHeader]:
+        """Of the clients that are fused; the total of sums needs nobody's upload again."""
+        if self.scope.membership.joined or self.scope.membership.removed:
+            return []
+        clients = self.scope.clients(at.round)
+        return [Upload.load(at.upload(client)).header for client in clients]
+
+    def _costs(self, at: Checkpoint, headers: list[UploadHeader]) -> dict[str, float | None]:
+        """Of all rounds until now; the time is in headers that may not have been read."""
+        scope = self.scope
+        files = [at.upload(name) for name in scope.stayed(at.round)]
+        files += scope.membership.joined
+        before = [one.report for one in scope.rounds if one.number < at.round.number]
+        seconds = sum(event["seconds"] or 0 for h in headers for event in h.telemetry)
+        return {
+            "seconds": sum(r.seconds for r in before) + seconds if headers else None,
+            "upload_bytes": sum(r.upload_bytes for r in before)
+            + sum(file.stat().st_size for file in files),
+        }
+
+    def _download_bytes(self, at: Checkpoint) -> int:
+        """All briefings until now, once for each client that was asked."""
+        until = [one for one in self.scope.rounds if one.number <= at.round.number]
+        return sum(one.report.download_bytes for one in until)
+
+    def _personal(self, at: Checkpoint, own: list[Metrics]) -> dict[str, float]:
+        """What clients reach with nets of their own, on images in their own mix of classes."""
+        rules = self.scope.rules
+        blocks = self._blocks(at, "test")
+        nets = {
+            name: _added([block["personal"][name] for block in blocks])
+            for name, rule in rules.items()
+            if isinstance(rule, Merge)
+            and rule.personal
+            and blocks
+            and name in blocks[0]["personal"]
+        }
+        nets |= {name: own for name, rule in rules.items() if isinstance(rule, ClientMean)}
+        partition = self.scope.allocation.partition
+        rows = [partition.names.index(c) for c in self.scope.clients(at.round)]
+        counts = partition.label_counts[rows]
+        return {
+            name: sum(m.accuracy_for(c) for m, c in zip(each, counts, strict=True)) / len(each)
+            for name, each in nets.items()
+        }
+
+    def _blocks(self, at: Checkpoint, part: str) -> list[dict[str, Any]]:
+        return [self.blocks[key] for key in sorted(self.blocks) if key[:2] == (at.epoch, part)]
+
+    def _metrics(self, at: Checkpoint, part: str) -> tuple[dict[str, Metrics], list[Metrics]]:
+        """Of every fused rule and of every client, the blocks of a part added up in order."""
+        blocks = self._blocks(at, part)
+        if not blocks:
+            return {}, []
+        clients = _added([block["clients"] for block in blocks])
+        fused = {
+            name: Tally.sum(Tally.from_json(block["fusions"][name]) for block in blocks).metrics()
+            for name in blocks[0]["fusions"]
+        }
+        return fused, clients
+
+
+def _added(blocks: list[list[Any]]) -> list[Metrics]:
+    """The metrics of each net, from its tally in every block."""
+    nets = zip(*blocks, strict=True)
+    return [Tally.sum(map(Tally.from_json, tallies)).metrics() for tallies in nets]

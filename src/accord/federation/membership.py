@@ -1,0 +1,192 @@
+"""Who is fused, other than all clients of a trial: left out, joined later, or removed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accord.core.errors import AccordError
+from accord.federation.pooled_sums import total_stands
+from accord.fusion.uploads import UploadFiles
+from accord.messages import Briefing, Upload
+from accord.study.syntax import Spec
+
+LONGEST = 100  # characters of a client's name, which stands in names of files
+
+if TYPE_CHECKING:
+    from accord.federation.trial_run import TrialRun
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Who is fused, other than all clients of a trial."""
+
+    without: tuple[str, ...] = ()  # clients that are left out of every fusion
+    joined: tuple[Path, ...] = ()  # uploads of clients that are added to the sums
+    removed: tuple[str, ...] = ()  # clients whose sums are subtracted
+
+    @cached_property
+    def added(self) -> dict[str, str]:
+        """Client → digest of its upload, of those who came."""
+        return {Upload.load(path).header.client: _digest(path) for path in self.joined}
+
+
+EVERYBODY = Membership()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def suffix(membership: Membership) -> str:
+    """What the name of a row tells of who was fused."""
+    gone = (*membership.without, *membership.removed)
+    said = f"-with-{'-'.join(membership.added)}" if membership.joined else ""
+    said += f"-without-{'-'.join(gone)}" if gone else ""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", said)  # it becomes the name of a file
+
+
+def resolved(run: TrialRun, membership: Membership) -> Membership:
+    """Clients by the names they have in files; people know them by their column's value."""
+    known = {called: name for name, called in run.allocation.partition.known_as.items()}
+
+    def found(names: tuple[str, ...], option: str) -> tuple[str, ...]:
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise AccordError(
+                f"{option}: {run.folder.id} has no client {unknown[0]!r}; found "
+                f"{', '.join(known)}. Choose trials with --trial."
+            )
+        return tuple(known[name] for name in names)
+
+    without = found(membership.without, "--without")
+    return Membership(without, membership.joined, found(membership.removed, "--remove"))
+
+
+def refuse_another(run: TrialRun, specs: Sequence[Spec], membership: Membership) -> None:
+    """A name in the results means one rule, of the same clients."""
+    measured = {spec["as"]: spec for spec in run.folder.info()["config"]["fusions"]}
+    known_as = run.allocation.partition.known_as
+    gone = sorted(known_as[name] for name in (*membership.without, *membership.removed))
+    checkpoints = run.folder.measures()["checkpoints"]
+    last = checkpoints[-1]["fusions"] if checkpoints else {}
+    for spec in specs:
+        old = measured.get(spec["as"], spec)
+        names = [key for key in {*old, *spec} if old.get(key) != spec.get(key)]
+        if spec["as"] in last and (
+            sorted(last[spec["as"]]["without"]) != gone
+            or last[spec["as"]]["added"] != membership.added
+        ):
+            names.append("set of uploads")
+        if names:
+            raise AccordError(
+                f"{run.folder.id} has a row {spec['as']!r} already, with another {names[0]}. Give "
+                f"this one another name: --fusion '{{use: {spec['use']}, …, as: NAME}}'."
+            )
+
+
+def check_membership(run: TrialRun, membership: Membership) -> None:
+    """Refuses to leave out everybody, to add anybody twice, and to subtract what is no sum."""
+    known_as, there = run.allocation.partition.known_as, {*run.rounds[-1].answered}
+    left = {*membership.without, *membership.removed}
+    if there <= {*membership.without} or (there <= left and not membership.joined):
+        option = "--remove" if membership.removed else "--without"
+        raise AccordError(f"{option} leaves no client of {run.folder.id}.")
+    both = sorted(known_as[name] for name in {*membership.without} & {*membership.removed})
+    if both:
+        raise AccordError(
+            f"--without {both[0]} --remove {both[0]}: who is left out is in no sum to be "
+            "subtracted from. Name each client once."
+        )
+    if (membership.joined or membership.removed) and run.trial.recipe.uploads == "nets":
+        raise AccordError(
+            f"--add and --remove need uploads that are sums; the clients of {run.folder.id} upload "
+            "nets. Leave one out with --without, or choose trials with --trial."
+        )
+    briefing = Briefing.load(run.rounds[-1].folder.briefing)
+    # Who went may come again, with a corrected upload.
+    known = {called for name, called in known_as.items() if name not in left}
+    for path in membership.joined:
+        upload = Upload.load(path)
+        try:
+            upload.check(briefing, str(path))
+        except AccordError as error:
+            raise AccordError(
+                f"--add {error} If it belongs to another trial of this record, name that one with "
+                "--trial."
+            ) from None
+        client = upload.header.client
+        refuse_name(client, f"--add {path}: the client it names")
+        if client in known:
+            raise AccordError(
+                f"--add {path}: client {client} is one of {run.folder.id} already, or was named "
+                "before, and would count twice."
+            )
+        known.add(client)
+
+
+def refuse_name(name: str, what: str) -> None:
+    """Names of newcomers: two that look alike would count one client twice."""
+    if not name or not name.isprintable() or name != name.strip() or len(name) > LONGEST:
+        raise AccordError(
+            f"{what}: expected a name of up to {LONGEST} characters, without spaces around it; "
+            f"found {name[:LONGEST]!r}."
+        )
+
+
+def tell_lost(run: TrialRun, membership: Membership, tell: Callable[[str], None]) -> None:
+    """A class whose last images leave with a client is never answered again."""
+    left = {*membership.without, *membership.removed}
+    counts = run.allocation.partition.label_counts
+    stayed = counts[[name not in left for name in run.allocation.partition.names]].sum(axis=0)
+    for path in membership.joined:
+        stayed = stayed + Upload.load(path).tensors["label_counts"].numpy()
+    lost = [
+        name
+        for name, before, after in zip(
+            run.allocation.classes, counts.sum(axis=0), stayed, strict=True
+        )
+        if before and not after
+    ]
+    if lost:
+        tell(f"{run.folder.id}: nobody is left with images of {', '.join(lost)}")
+
+
+def check_uploads(run: TrialRun, membership: Membership) -> None:
+    """An upload that is gone, unusable or of other images is told before anything is fused."""
+    briefing, partition = Briefing.load(run.rounds[-1].folder.briefing), run.allocation.partition
+    paths = {
+        client: run.measuring.scope.final.upload(client)
+        for client in run.rounds[-1].answered
+        if client not in membership.without
+    }
+    for client, path in paths.items():
+        if not path.exists():
+            called = partition.known_as[client]
+            raise AccordError(
+                f"{path}: expected the upload of client {called}, found no such file. Put it back, "
+                f"or leave that client out with --without {called}."
+            )
+    files = UploadFiles(list(paths.values()), briefing)
+    of_total = (membership.joined or membership.removed) and not membership.without
+    if of_total and total_stands(files, run.folder.total):
+        return  # the kept total speaks for them all
+    for index, (client, path) in enumerate(paths.items()):
+        called = partition.known_as[client]
+        advice = f"Put the right file there, or leave that client out with --without {called}."
+        try:
+            upload = files.load(index)
+        except AccordError as error:
+            raise AccordError(f"{error} {advice}") from None
+        counts = partition.label_counts[partition.names.index(client)].tolist()
+        if upload.tensors["label_counts"].tolist() != counts:
+            raise AccordError(
+                f"{path}: expected the upload of client {called}, with label counts {counts}; "
+                f"found others. {advice}"
+            )

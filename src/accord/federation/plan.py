@@ -1,0 +1,291 @@
+"""What a study needs before anything trains: datasets, allocations, and one run per trial."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accord.balance import balances
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
+from accord.data.allocation import Allocation, allocate, allocation_key, public_key
+from accord.data.datasets import load as load_dataset
+from accord.data.images import Dataset
+from accord.data.settings import DataConfig
+from accord.federation.bank_source import check_source, digest_of
+from accord.federation.briefing import check_map, rehearse, settled_map
+from accord.federation.devices import check_devices, use_autocast
+from accord.federation.map_run import MapRun
+from accord.federation.rounds import check_rounds
+from accord.federation.teacher import NAME, teacher_trial
+from accord.federation.teacher_run import TeacherRun
+from accord.federation.trial_run import TrialRun
+from accord.federation.work import Run
+from accord.fusion.base import plain, rule_of
+from accord.objective.bank import BankConfig
+from accord.record.folders import TrialFolder
+from accord.record.record import Record
+from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
+from accord.study.study import Study, Trial
+
+Tell = Callable[[str], None]
+
+
+class Plan:
+    """What a study needs before anything trains: datasets, allocations, and one run per trial."""
+
+    def __init__(self, study: Study, data_root: Path | None, tell: Tell) -> None:
+        self.study, self.data_root, self.tell = study, data_root, tell
+        self._datasets: dict[str, Dataset] = {}
+        self._deals: dict[str, Allocation] = {}
+        self._digests: dict[str, str] = {}
+        self._told: set[str] = set()
+        self._revealing: dict[str, tuple[int, int, int]] = {}  # of each recipe, at the worst
+        self._required: set[str] = set()  # fusions that can work: some look at many files
+        check_devices(study.options)
+
+    def dataset(self, data: DataConfig) -> Dataset:
+        key = f"{data.name} {data.path} {data.image}"
+        if key not in self._datasets:
+            found = load_dataset(
+                data.name,
+                path=Path(data.path) if data.path else None,
+                root=self.data_root,
+                size=data.image.size,
+                channels=data.image.channels,
+                tell=self.tell,
+            )
+            for remark in (*found.remarks, *_empty_classes(found)):
+                self.tell(f"{data.name}: {remark}")
+            self._datasets[key] = found
+        return self._datasets[key]
+
+    def allocation(self, trial: Trial) -> tuple[str, Allocation]:
+        """The trial's allocation and its key; recipes of one seed share it."""
+        data, partition = trial.setup.data, trial.setup.partition
+        dataset = self.dataset(data)
+        key = allocation_key(dataset, data, partition, trial.seed)
+        if key not in self._deals:
+            self._deals[key] = allocate(dataset, data, partition, trial.seed)
+        return key, self._deals[key]
+
+    def check(self) -> None:
+        """Finds every image, deals them all out, and tries each recipe on its net."""
+        seen = set()
+        for recipe in self.study.recipes:
+            for term, spec in getattr(recipe, "align", {}).items():
+                make_part(
+                    balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
+                ).require()
+        for trial in self.study.trials():
+            _, allocation = self.allocation(trial)
+            check_rounds(trial, len(allocation.partition.names))
+            self.check_fusions(trial, allocation)
+            self._note_revealing(trial, allocation)
+            if kind_of_work(trial) in seen:
+                continue
+            seen.add(kind_of_work(trial))
+            bank = bank_of(trial)
+            try:
+                if bank and bank.source:
+                    check_source(TrialFolder(Path(bank.source)), trial, allocation)
+                check_map(trial, allocation)
+                rehearse(trial, allocation)
+            except AccordError as error:
+                raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
+            if bank:
+                self._tell_lacking(allocation)
+        for name, (few, clients, width) in self._revealing.items():
+            self.tell(
+                f"{name}: {few} of {clients} clients hold fewer images than φ has features "
+                f"({width}): their sums tell of single images (docs/closed-form.md)"
+            )
+
+    def check_fusions(self, trial: Trial, allocation: Allocation) -> None:
+        """Refuses rules that could not work on this trial's uploads."""
+        norm, public = trial.setup.net.norm, len(allocation.split.public)
+        for spec in trial.fusions:
+            key = f"{plain(spec)} {norm} {public}"
+            if key in self._required:
+                continue
+            self._required.add(key)
+            try:
+                rule_of(spec, f"fusion {spec['as']}").require(norm, public)
+            except AccordError as error:
+                raise AccordError(f"fusion {spec['as']!r}: {error}") from None
+
+    def _tell_lacking(self, allocation: Allocation) -> None:
+        """Classes too rare for the public set: no mistake, but the bank says nothing of them."""
+        there = allocation.part("public").label_counts(len(allocation.classes))
+        lacking = [
+            name
+            for name, count in zip(allocation.classes, there.tolist(), strict=True)
+            if not count
+        ]
+        line = (
+            f"the public images have none of {len(lacking)} classes ({_some(lacking)}), and so the "
+            "bank says nothing of these"
+        )
+        if lacking and line not in self._told:
+            self._told.add(line)
+            self.tell(line)
+
+    def _note_revealing(self, trial: Trial, allocation: Allocation) -> None:
+        """Sums of few images tell of each of them: what must be known before they are sent."""
+        recipe = trial.recipe
+        if not isinstance(recipe, ClosedFormRecipe) or recipe.pooled:
+            return
+        channels = allocation.dataset.train.images.shape[3]
+        width = settled_map(trial, recipe, allocation).width(channels)
+        sizes = allocation.partition.label_counts.sum(axis=1)
+        few = int((sizes < width).sum())
+        if few > self._revealing.get(recipe.name, (0,))[0]:
+            self._revealing[recipe.name] = (few, len(sizes), width)
+
+    def keep_sources(self, record: Record) -> None:
+        """Earlier trials behind a bank stay what they were when the record was begun."""
+        for recipe in self.study.recipes:
+            if isinstance(recipe, TrainingRecipe) and recipe.bank and recipe.bank.source:
+                source = TrialFolder(Path(recipe.bank.source))
+                record.keep_source(recipe.name, source, self.digest(source))
+
+    def digest(self, source: TrialFolder) -> str:
+        if str(source.path) not in self._digests:
+            self._digests[str(source.path)] = digest_of(source)
+        return self._digests[str(source.path)]
+
+    def runs(self, record: Record) -> list[Run]:
+        """One run per teacher and trial, finished ones included; writes nothing."""
+        prepared: list[TrialRun] = []
+        teachers: dict[str, TeacherRun] = {}
+        maps: dict[str, MapRun] = {}
+        needed: dict[str, Run] = {}
+        trained: dict[str, TrialRun] = {}
+        for trial in self.study.trials():
+            key, allocation = self.allocation(trial)
+            teacher = self.teacher(trial, record)
+            if teacher is not None:
+                teacher = teachers.setdefault(teacher.folder.id, teacher)
+            fixed = self.map(trial, teacher, record)
+            if fixed is not None:
+                fixed = maps.setdefault(fixed.folder.id, fixed)
+            training = training_key(trial, key, fixed or teacher)
+            folder = record.trial(trial_id(trial, training))
+            one = TrialRun(
+                trial,
+                record,
+                folder,
+                allocation,
+                key,
+                training_key=training,
+                twin=trained.get(training) if trial.method.rounds == 1 else None,
+                teacher=None if fixed else teacher,
+                map=fixed,
+            )
+            self._note_finished(one)
+            if one.twin is not None and not one.over:
+                one.twin.followers += 1
+            if not one.over and one.unbriefed:
+                # A map that is drawn already needs no teacher any more.
+                helpers = (teacher, fixed) if not (fixed and fixed.over) else ()
+                needed |= {helper.folder.id: helper for helper in helpers if helper}
+            trained.setdefault(training, one)
+            prepared.append(one)
+        return [*needed.values(), *prepared]  # others train while a teacher does
+
+    def _note_finished(self, run: TrialRun) -> None:
+        """A trial is finished when nothing is left to measure that could still be measured."""
+        finished = run.folder.info().get("status") == "finished"
+        if finished and not run.measuring.agenda.possible():
+            run.status, run.trained = "finished", True
+            for remark in run.measuring.agenda.remarks():
+                self.tell(remark)
+
+    def teacher(self, trial: Trial, record: Record) -> TeacherRun | None:
+        """Who encodes the public images of a trial with a bank, or gives its map an encoder."""
+        bank, teachers = bank_of(trial), 1
+        if isinstance(trial.recipe, ClosedFormRecipe):
+            teachers = trial.recipe.map.teachers
+        elif bank is None:
+            return None
+        if not teachers:
+            return None
+        key, allocation = self.allocation(trial)
+        source = TrialFolder(Path(bank.source)) if bank and bank.source else None
+        teacher, images = teacher_trial(trial), public_key(allocation)
+        known = _key(images, self.digest(source)) if source else training_key(teacher, images, None)
+        several = f"{teachers}-" if teachers > 1 else ""
+        folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
+        return TeacherRun(
+            teacher, record, folder, allocation, key, source=source, teachers=teachers
+        )
+
+    def map(self, trial: Trial, teacher: TeacherRun | None, record: Record) -> MapRun | None:
+        """Who draws the fixed features of a closed form."""
+        if not isinstance(trial.recipe, ClosedFormRecipe):
+            return None
+        key, allocation = self.allocation(trial)
+        settled = settled_map(trial, trial.recipe, allocation)
+        channels = allocation.dataset.train.images.shape[3]
+        images = public_key(allocation) if settled.needs_public else channels
+        origin = teacher.folder.id if teacher else None
+        known = _key(settled.model_dump(mode="json"), images, trial.seed, origin)
+        folder = record.teacher(f"map-s{trial.seed}-{known}")
+        return MapRun(trial, record, folder, allocation, key, map=settled, teacher=teacher)
+
+
+def bank_of(trial: Trial) -> BankConfig | None:
+    return trial.recipe.bank if isinstance(trial.recipe, TrainingRecipe) else None
+
+
+def kind_of_work(trial: Trial) -> str:
+    """Equal for trials whose clients do the same work, each on its own images."""
+    setup = trial.setup
+    method = trial.method_spec
+    return (
+        f"{setup.data} {setup.net} {setup.budget} {trial.recipe.training} {bank_of(trial)} {method}"
+    )
+
+
+def _empty_classes(dataset: Dataset) -> list[str]:
+    """Labels with gaps make classes that nobody holds: allowed, but hardly meant."""
+    held = set(np.unique(dataset.train.labels).tolist())
+    empty = [name for index, name in enumerate(dataset.classes) if index not in held]
+    return [f"{len(empty)} classes have no training image ({_some(empty)})"] if empty else []
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+
+
+def training_key(trial: Trial, allocation: str, helper: Run | None) -> str:
+    """Equal for trials whose clients train alike: recipes may differ in name and fusion only."""
+    setup = trial.setup.model_dump(mode="json")
+    who = NAME if trial.recipe.name == NAME else "0"
+    options = [use_autocast(trial.options, who), trial.options.compile]
+    training = trial.recipe.training.model_dump(mode="json")
+    parts = [allocation, setup["net"], setup["budget"], training, trial.seed, options]
+    bank = bank_of(trial)
+    if helper:
+        parts.append(helper.folder.id)
+    if bank:
+        parts.append(bank.model_dump(mode="json", include={"size", "selection"}))
+    if trial.recipe.several_rounds:
+        parts += [setup["rounds"], trial.method_spec]
+    return _key(*parts)
+
+
+def _key(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def trial_id(trial: Trial, training: str) -> str:
+    """A name that people can read and that no two different trials share."""
+    alpha = trial.setup.partition.skew
+    words = [trial.recipe.name, f"a{alpha:g}" if alpha else "", f"s{trial.seed}", training]
+    return "-".join(word for word in words if word)

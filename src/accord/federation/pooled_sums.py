@@ -1,0 +1,98 @@
+"""The sum of all clients' sums, kept: who comes is added and who goes is subtracted.
+
+Nobody else's upload is read again, and the result is that of never having been there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import ClassVar
+
+from accord.closed_form.sums import Sums
+from accord.core.config import Config
+from accord.core.errors import AccordError
+from accord.fusion.uploads import UploadFiles
+from accord.messages import Briefing, Message, Upload
+
+
+class TotalHeader(Config):
+    """Whose sums they are, and of which files."""
+
+    briefing: str
+    files: dict[str, tuple[int, int]]  # name → size and time of its last change
+
+
+@dataclass(frozen=True)
+class Total(Message):
+    """The sums of several clients in float64, at the server only."""
+
+    header: TotalHeader
+    kind: ClassVar[str] = "total"
+    header_type: ClassVar[type[Config]] = TotalHeader
+
+
+def total_of(files: UploadFiles, keep: Path | None) -> Sums:
+    """The clients' sums added up: as the file `keep` has them, or from every upload, then kept."""
+    header = _header(files)
+    kept = _kept(keep, header)
+    if kept is not None:
+        return kept
+    total = reduce(add, (Sums.of(files.load(index).tensors) for index in range(len(files))))
+    if keep is not None:
+        named = {"label_counts": total.counts, "feature_sums": total.sums}
+        Total(header, {**named, "scatter": total.scatter}).save(keep)
+    return total
+
+
+def total_stands(files: UploadFiles, keep: Path) -> bool:
+    """Whether `keep` is the total of these very files."""
+    return _kept(keep, _header(files)) is not None
+
+
+def _header(files: UploadFiles) -> TotalHeader:
+    states = {path.name: _state(path) for path in files.paths}
+    return TotalHeader(briefing=files.briefing.digest, files=states)
+
+
+def _kept(keep: Path | None, header: TotalHeader) -> Sums | None:
+    """It saves time and nothing else: one that is damaged or does not fit is passed over."""
+    try:
+        found = Total.load(keep) if keep is not None and keep.exists() else None
+    except AccordError:
+        return None
+    if found is None or found.header != header:
+        return None
+    t = found.tensors
+    names = ("label_counts", "feature_sums", "scatter")
+    if set(t) != set(names) or not all(bool(t[name].isfinite().all()) for name in names):
+        return None
+    return Sums(*(t[name] for name in names))
+
+
+def changed(total: Sums, briefing: Briefing, come: Iterable[Path], gone: Iterable[Path]) -> Sums:
+    """`total` with the uploads `come` added and `gone` subtracted."""
+    for path in come:
+        total = total + _checked(path, briefing)
+    for path in gone:
+        total = total - _checked(path, briefing)
+    if not total.total:
+        raise AccordError("--remove leaves nobody: no image is left to learn from.")
+    return total
+
+
+def _checked(path: Path, briefing: Briefing) -> Sums:
+    upload = Upload.load(path)
+    upload.check(briefing, str(path))
+    return Sums.of(upload.tensors)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        raise AccordError(f"{path}: expected one upload, found no such file.") from None
+    return found.st_size, found.st_mtime_ns

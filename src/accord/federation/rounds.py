@@ -1,0 +1,158 @@
+"""The rounds of a trial: whom each one asks, what it leaves behind, and whether it is over."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from accord.core.config import Config
+from accord.core.errors import AccordError
+from accord.core.files import read_json, write_json
+from accord.core.randomness import numpy_generator
+from accord.messages import Upload
+from accord.record.folders import RoundFolder, TrialFolder, mapping
+from accord.study.settings import RoundsConfig
+from accord.study.study import Trial
+
+
+class RoundReport(Config):
+    """How a round went, as round.json keeps it; written when all answers are in."""
+
+    round: int
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+    failed: dict[str, str]  # client → reason
+    upload_bytes: int
+    download_bytes: int
+    seconds: float  # of training on one core, added up over clients
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One exchange of a trial: a briefing down, uploads up."""
+
+    number: int
+    folder: RoundFolder
+    asked: tuple[str, ...]
+    needed: int  # uploads without which it cannot go on
+    epochs: tuple[int, ...]  # checkpoints, counted over all rounds
+
+    @property
+    def last_epoch(self) -> int:
+        return self.epochs[-1]
+
+    def upload(self, client: str, epoch: int) -> Path:
+        return self.folder.upload(client, epoch, last=epoch == self.last_epoch)
+
+    def has_answered(self, client: str) -> bool:
+        """Whether all uploads of a client are there, those of earlier checkpoints included."""
+        return all(self.upload(client, epoch).exists() for epoch in self.epochs)
+
+    def unanswered(self) -> list[str]:
+        return [client for client in self.asked if not self.has_answered(client)]
+
+    @property
+    def closed(self) -> bool:
+        return self.folder.report.exists()
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """Whose uploads count; before all answers are in, everyone who was asked."""
+        return self.report.answered if self.closed else self.asked
+
+    @cached_property
+    def report(self) -> RoundReport:
+        path = self.folder.report
+        try:
+            return RoundReport.model_validate(mapping(read_json(path), path))
+        except ValueError as error:
+            raise AccordError(
+                f"{path} is damaged: {' '.join(str(error).split())}. Delete the trial's folder and "
+                "run the study again."
+            ) from None
+
+    def close(self, failed: dict[str, str]) -> None:
+        """Notes who answered and who failed, and what it took."""
+        answered = tuple(client for client in self.asked if self.has_answered(client))
+        uploads = [self.upload(client, self.last_epoch) for client in answered]
+        events = [event for path in uploads for event in Upload.load(path).header.telemetry]
+        report = RoundReport(
+            round=self.number,
+            asked=self.asked,
+            answered=answered,
+            failed={name: failed[name] for name in self.asked if name in failed},
+            upload_bytes=sum(path.stat().st_size for path in uploads),
+            download_bytes=self.folder.briefing.stat().st_size * len(self.asked),
+            seconds=sum(event["seconds"] or 0 for event in events),
+        )
+        write_json(self.folder.report, report.model_dump(mode="json"))
+
+    def forget_checkpoints(self) -> None:
+        """Removes what only an unfinished round needs: earlier checkpoints, interrupted clients."""
+        for client in self.asked:
+            for epoch in self.epochs[:-1]:
+                self.upload(client, epoch).unlink(missing_ok=True)
+        shutil.rmtree(self.folder.path / "state", ignore_errors=True)
+
+    def forget(self) -> None:
+        """Removes all but the report of a round that is over and measured.
+
+        The first briefing stays: it says what the trial began with.
+        """
+        self.forget_checkpoints()
+        shutil.rmtree(self.folder.path / "uploads", ignore_errors=True)
+        if self.number > 1:
+            self.folder.briefing.unlink(missing_ok=True)
+            self.folder.server_state.unlink(missing_ok=True)
+
+
+def rounds_of(trial: Trial, folder: TrialFolder, clients: tuple[str, ...]) -> tuple[Round, ...]:
+    """All rounds of a trial, in order."""
+    budget, settings = trial.setup.budget, trial.setup.rounds
+    found = []
+    for number in range(1, trial.method.rounds + 1):
+        first = (number - 1) * budget.epochs
+        asked = clients
+        if trial.recipe.several_rounds:
+            asked = sampled(clients, settings, trial.seed, number)
+        needed = min(settings.min_fit_clients or len(asked), len(asked))
+        epochs = tuple(first + epoch for epoch in budget.checkpoints)
+        found.append(Round(number, folder.round(number), asked, needed, epochs))
+    return tuple(found)
+
+
+def sampled(
+    clients: tuple[str, ...], settings: RoundsConfig, seed: int, number: int
+) -> tuple[str, ...]:
+    """The clients of a round: max(⌊fraction·K⌋, min_fit_clients, 1) of all K, in their order.
+
+    The number is Flower's; which clients these are depends on the seed and the round alone.
+    """
+    wanted = math.floor(settings.fraction * len(clients) + 1e-9)  # 0.29·100 is 28.999… in floats
+    count = max(wanted, settings.min_fit_clients or 1)
+    if count >= len(clients):
+        return clients
+    draws = numpy_generator(seed, "sampling", number)
+    chosen = sorted(draws.choice(len(clients), count, replace=False).tolist())
+    return tuple(clients[index] for index in chosen)
+
+
+def check_rounds(trial: Trial, clients: int) -> None:
+    """Refuses settings that no round of this trial could meet."""
+    if not trial.recipe.several_rounds:
+        return
+    settings = trial.setup.rounds
+    asked: dict[str, Any] = {
+        "min_fit_clients": settings.min_fit_clients,
+        "min_available_clients": settings.min_available_clients,
+    }
+    for key, value in asked.items():
+        if value is not None and value > clients:
+            raise AccordError(
+                f"'rounds.{key}': expected at most {clients}, the number of clients; found "
+                f"{value}. Make it smaller, or the partition larger."
+            )

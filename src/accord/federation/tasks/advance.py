@@ -1,0 +1,44 @@
+"""The server goes on to the next round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from accord.core.parts import make_part
+from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
+from accord.fusion.base import Scene
+from accord.fusion.uploads import UploadFiles
+from accord.messages import ServerState
+from accord.methods import methods
+from accord.record.record import Record
+
+
+@register("advance")
+class Advance(Task):
+    """Makes the state of the next round from the uploads of this one."""
+
+    round: int
+    method: dict[str, Any]
+    epoch: int  # at which the round ends
+    answered: tuple[str, ...]  # whose uploads there are
+    clients: int  # of the whole federation
+
+    def perform(self, record: Record, tell: Tell) -> Answer:
+        trial = self.folder(record)
+        folder, following = trial.round(self.round), trial.round(self.round + 1)
+        method = make_part(methods, self.method, "method")
+        briefing = briefing_at(folder.briefing)
+        state = method.start(briefing) if self.round == 1 else ServerState.load(folder.server_state)
+        paths = [folder.upload(name, self.epoch, last=True) for name in self.answered]
+        scene = Scene(
+            uploads=UploadFiles(paths, briefing),
+            briefing=briefing,
+            public=self.images(record).part("public"),
+            device=torch.device(self.device),
+            tell=lambda share: tell({"share": share}),
+            clients=self.clients,
+        )
+        method.advance(state, scene).save(following.server_state)
+        return {}

@@ -1,0 +1,129 @@
+"""A client answers a briefing: it trains, or sums, from where a former run left it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from accord.client.base import Client, Precision
+from accord.client.make import make_client
+from accord.core.errors import AccordError, ClientError
+from accord.data.imageset import ImageSet
+from accord.federation.tasks import base
+from accord.federation.tasks.base import Answer, Task, Tell, register
+from accord.messages import Briefing, Memory, State
+from accord.record.folders import RoundFolder
+from accord.record.record import Record
+
+SAVE_EVERY = 10.0  # seconds between two saved states, when no checkpoint asks for one
+TELL_EVERY = 0.2  # seconds between two signs of life within an epoch
+
+
+@register("answer")
+class AnswerBriefing(Task):
+    """One client's part of a round; `client` None: the server's teacher `name`."""
+
+    name: str
+    client: int | None  # which one of the allocation; None: it holds the public images
+    round: int = 1
+    remembers: int | None = None  # the round whose memory the client goes on from
+    autocast: bool = False
+    compile: bool = False
+
+    @property
+    def about(self) -> str:
+        return "training" if self.client is None else f"client {self.name}"
+
+    @property
+    def subject(self) -> str:
+        return "the teacher" if self.client is None else f"client {self.name}"
+
+    def perform(self, record: Record, tell: Tell) -> Answer:
+        trial = self.folder(record)
+        folder = trial.round(self.round)
+        briefing = base.briefing_at(folder.briefing)
+        memory = None
+        if self.remembers is not None:
+            memory = Memory.load(trial.round(self.remembers).memory(self.name))
+        precision = Precision(torch.device(self.device), self.autocast, self.compile)
+        client = make_client(self._images(record), briefing, self.name, precision, memory)
+        state = _usable_state(folder, client)
+        if state:
+            client.restore(state)
+            for event in client.telemetry:
+                tell({"event": event})
+            tell({"share": client.share_done(0), "restored": True})
+        _work(client, folder, tell)
+        return {}
+
+    def _images(self, record: Record) -> ImageSet:
+        allocation = self.images(record)
+        return allocation.part("public") if self.client is None else allocation.client(self.client)
+
+    def out_of_memory(self, record: Record, said: str) -> ClientError:
+        briefing = Briefing.load(self.folder(record).round(self.round).briefing).header
+        if briefing.uploads == "sums":
+            return super().out_of_memory(record, said)
+        return ClientError(
+            f"out of memory ({said}). Make budget.batch (now {briefing.budget.batch}) smaller, or "
+            f"choose a smaller net.backbone than {briefing.net.backbone}."
+        )
+
+
+def _work(client: Client, folder: RoundFolder, tell: Tell) -> None:
+    """Takes a client to the end of its round; what it has done is saved now and then."""
+    saved = time.monotonic()
+    while not client.done:
+        event = client.run_epoch(_throttled(client, tell))
+        tell({"event": event, "share": client.share_done(0)})
+        if client.at_checkpoint:
+            if client.done:
+                _keep_memory(client, folder)
+            client.upload().save(upload_path(client, folder, client.epoch))
+        late = time.monotonic() - saved > SAVE_EVERY
+        state = client.state() if not client.done and (client.at_checkpoint or late) else None
+        if state is not None:
+            state.save(folder.state(client.name))
+            saved = time.monotonic()
+    folder.state(client.name).unlink(missing_ok=True)
+
+
+def _keep_memory(client: Client, folder: RoundFolder) -> None:
+    """Before the upload: whoever finds an upload finds the memory as well."""
+    memory = client.memory()
+    if memory is not None:
+        memory.save(folder.memory(client.name))
+
+
+def upload_path(client: Client, folder: RoundFolder, epoch: int) -> Path:
+    return folder.upload(client.name, epoch, last=epoch == client.last_epoch)
+
+
+def _usable_state(folder: RoundFolder, client: Client) -> State | None:
+    """A state saves time and nothing else: one that is damaged or does not fit is passed over."""
+    try:
+        state = State.load(folder.state(client.name))
+    except AccordError:
+        return None
+    first = client.briefing.header.first_epoch
+    passed = [first + epoch for epoch in client.budget.checkpoints]
+    passed = [epoch for epoch in passed if epoch <= state.header.epoch]
+    whole = all(upload_path(client, folder, epoch).exists() for epoch in passed)
+    fits = state.header.briefing == client.briefing.digest and state.header.client == client.name
+    return state if fits and whole else None
+
+
+def _throttled(client: Client, tell: Tell) -> Callable[[float], None]:
+    """Passes on the share of the round that is done, a few times a second at most."""
+    last = time.monotonic()
+
+    def tell_share(share: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > TELL_EVERY:
+            last = time.monotonic()
+            tell({"share": client.share_done(share)})
+
+    return tell_share

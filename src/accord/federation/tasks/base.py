@@ -1,0 +1,144 @@
+"""A task is plain JSON that names what is needed; its results are files and a small JSON answer.
+
+It gives the same result in this process, in a worker, and when it is done again after a crash. A
+task names a trial, a round, a client; where the record keeps their files is for the worker to find
+out, so that a worker may see the record's folder under another path.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import psutil
+import torch
+
+from accord.core.config import Config
+from accord.core.errors import ClientError
+from accord.core.registry import Registry
+from accord.data.allocation import Allocation, open_allocation
+from accord.messages import Briefing
+from accord.record.folders import TrialFolder
+from accord.record.record import Record
+
+Answer = dict[str, Any]
+Tell = Callable[[Answer], None]
+
+
+class Task(Config, ABC):
+    """One piece of work on a trial or a teacher."""
+
+    kind: ClassVar[str]
+
+    place: str  # of the trial or teacher in the record, such as trials/NAME
+    allocation: str  # key of the images
+    device: str = "cpu"
+
+    @property
+    def about(self) -> str:
+        """What a progress bar calls it."""
+        return self.kind
+
+    @property
+    def subject(self) -> str:
+        """Who failed, if it fails."""
+        return f"the {self.kind} step"
+
+    @abstractmethod
+    def perform(self, record: Record, tell: Tell) -> Answer: ...
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.model_dump(mode="json")}
+
+    def folder(self, record: Record) -> TrialFolder:
+        return record.folder(self.place)
+
+    def images(self, record: Record) -> Allocation:
+        return _allocation(str(record.allocation(self.allocation)))
+
+    def out_of_memory(self, record: Record, said: str) -> ClientError:  # noqa: ARG002
+        """What the user can do about it."""
+        return ClientError(
+            f"out of memory ({said}). Make map.landmarks, or the blocks' count or grid, smaller."
+        )
+
+
+T = TypeVar("T", bound=Task)
+tasks: Registry[type[Task]] = Registry("task", "accord.federation.tasks")
+
+
+def register(kind: str) -> Callable[[type[T]], type[T]]:
+    def add(task: type[T]) -> type[T]:
+        task.kind = kind
+        tasks.register(kind)(task)
+        return task
+
+    return add
+
+
+def make_task(content: dict[str, Any]) -> Task:
+    """The task that `to_json` described."""
+    values = {key: value for key, value in content.items() if key != "kind"}
+    return tasks.get(content["kind"]).model_validate(values)
+
+
+def perform(task: Task, record: Record, tell: Tell) -> Answer:
+    """Does a task in this process."""
+    try:
+        with one_thread():
+            answer = task.perform(record, tell)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise task.out_of_memory(record, _first_line(error)) from None
+    except RuntimeError as error:
+        if "not enough memory" in str(error) or "can't allocate memory" in str(error):
+            raise task.out_of_memory(record, _first_line(error)) from None
+        raise
+    return {**answer, "peak_memory": peak_memory()}
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A result must not depend on the number of threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def peak_memory() -> int:
+    """The most memory this process has held, in bytes."""
+    memory = psutil.Process().memory_info()
+    return int(getattr(memory, "peak_wset", 0) or _peak_of_unix())
+
+
+def _peak_of_unix() -> int:
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+@lru_cache(maxsize=2)
+def _briefing(path: str, changed: int) -> Briefing:  # noqa: ARG001 - part of the cache's key
+    return Briefing.load(Path(path))
+
+
+def briefing_at(path: Path) -> Briefing:
+    """The briefing in a file, which several tasks in a row read."""
+    return _briefing(str(path), path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=4)
+def _allocation(path: str) -> Allocation:
+    return open_allocation(Path(path))

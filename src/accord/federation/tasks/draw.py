@@ -1,0 +1,37 @@
+"""The server draws the values of a map of fixed features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accord.federation.tasks.base import Answer, Task, Tell, register
+from accord.messages import MAP, MapHeader, MapValues, Upload, unprefixed
+from accord.nets.maps import MapConfig, Origins, draw_map
+from accord.record.record import Record
+
+VALUES = "map.safetensors"
+
+
+@register("draw")
+class DrawMap(Task):
+    """The values of a map, from the seed, the public images and the teachers."""
+
+    map: dict[str, Any]
+    seed: int
+    teacher: str | None = None  # place of the teacher in the record
+    names: tuple[str, ...] = ()  # of the teacher's nets
+
+    def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - a minute at most
+        allocation, config = self.images(record), MapConfig.model_validate(self.map)
+        teachers = tuple(unprefixed(MAP, upload.tensors) for upload in self._uploads(record))
+        dataset, public = allocation.dataset, allocation.part("public")
+        origins = Origins(self.seed, public, dataset.mean, dataset.std, teachers)
+        values = draw_map(config, dataset.train.images.shape[3], origins)
+        MapValues(MapHeader(map=self.map), values).save(self.folder(record).path / VALUES)
+        return {}
+
+    def _uploads(self, record: Record) -> list[Upload]:
+        if self.teacher is None:
+            return []
+        folder = record.folder(self.teacher).last_round
+        return [Upload.load(folder.upload(name, 0, last=True)) for name in self.names]

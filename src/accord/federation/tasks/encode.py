@@ -1,0 +1,38 @@
+"""The server encodes its public images, for a bank of features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from accord.core.errors import ClientError
+from accord.federation.bank_source import uploads_of
+from accord.federation.tasks.base import Answer, Task, Tell, register
+from accord.federation.teacher import encode
+from accord.messages import Features, FeaturesHeader
+from accord.record.folders import TrialFolder
+from accord.record.record import Record
+
+FEATURES = "features.safetensors"
+
+
+@register("encode")
+class EncodePublic(Task):
+    """Every public image as a unit feature, through a teacher's or an earlier trial's nets."""
+
+    source: str | None = None  # the folder of the earlier trial; None: the teacher's own nets
+
+    def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - quick
+        folder = self.folder(record)
+        files = uploads_of(folder if self.source is None else TrialFolder(Path(self.source)))
+        rows = encode(files, self.images(record).part("public"), self.device)
+        if not bool(torch.isfinite(rows.features).all()):
+            raise ClientError(
+                "its features of the public images are NaN or infinite. Lower budget.lr, or choose "
+                "another bank.source."
+            )
+        header = FeaturesHeader(briefing=files.briefing.digest)
+        tensors = {"features": rows.features, "labels": rows.labels}
+        Features(header, tensors).save(folder.path / FEATURES)
+        return {}

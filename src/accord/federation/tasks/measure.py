@@ -1,0 +1,54 @@
+"""The server measures its nets on one block of images."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from accord.core.config import Config
+from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
+from accord.fusion.evaluate import measure_block, merged_files
+from accord.fusion.uploads import UploadFiles
+from accord.record.record import Record
+
+
+class Merged(Config):
+    """A fusion that made nets of its own."""
+
+    fusion: dict[str, Any]
+    nets: int
+
+
+@register("measure")
+class MeasureBlock(Task):
+    """Every fusion and every client on one block of images; answers in tallies."""
+
+    round: int
+    epoch: int
+    last: bool  # whether the epoch is the last of its round
+    part: Literal["test", "validation"]
+    start: int
+    stop: int
+    clients: tuple[str, ...]
+    votes: dict[str, dict[str, Any]]  # name in the results → a rule that asks the clients' nets
+    merged: dict[str, Merged]  # name in the results → a rule with nets of its own
+
+    @property
+    def about(self) -> str:
+        return f"{self.part} {self.start + 1}–{self.stop}"
+
+    def perform(self, record: Record, tell: Tell) -> Answer:
+        trial = self.folder(record)
+        folder = trial.round(self.round)
+        briefing = briefing_at(folder.briefing)
+        images = self.images(record).part(self.part).slice(self.start, self.stop)
+        paths = [folder.upload(name, self.epoch, self.last) for name in self.clients]
+        merged = {}
+        for name, rule in self.merged.items():
+            nets = [trial.merged(name, self.epoch, index) for index in range(rule.nets)]
+            merged[name] = (rule.fusion, merged_files(rule.fusion, nets, briefing))
+        clients = UploadFiles(paths, briefing)
+
+        def told(share: float) -> None:
+            tell({"share": share})
+
+        return measure_block(images, clients, self.votes, merged, self.device, told)

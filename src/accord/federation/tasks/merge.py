@@ -1,0 +1,65 @@
+"""The server makes other nets of the uploads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from accord.closed_form.sums import Sums
+from accord.core.parts import make_part
+from accord.federation.pooled_sums import changed, total_of
+from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
+from accord.fusion.base import Merge, Scene, fusions
+from accord.fusion.uploads import UploadFiles
+from accord.messages import Briefing
+from accord.record.record import Record
+
+
+@register("merge")
+class MergeUploads(Task):
+    """Makes other nets of all uploads and stores them as if they were clients'."""
+
+    round: int
+    epoch: int
+    last: bool  # whether the epoch is the last of its round
+    label: str  # the fusion's name in the results
+    fusion: dict[str, Any]
+    clients: tuple[str, ...]  # whose uploads are merged
+    nets: int  # how many come out
+    keep_total: bool = False  # whether the sum of all clients' sums is kept for later
+    joined: tuple[str, ...] = ()  # files of uploads that are added to the sums
+    removed: tuple[str, ...] = ()  # clients whose sums are subtracted
+
+    def perform(self, record: Record, tell: Tell) -> Answer:
+        rule = make_part(fusions, self.fusion, "fusion")
+        if not isinstance(rule, Merge):
+            raise TypeError(f"{self.fusion} merges nothing")
+        trial = self.folder(record)
+        briefing = briefing_at(trial.round(self.round).briefing)
+        files = UploadFiles([self._path(record, name) for name in self.clients], briefing)
+        scene = Scene(
+            uploads=files,
+            briefing=briefing,
+            public=self.images(record).part("public"),
+            device=torch.device(self.device),
+            tell=lambda share: tell({"share": share}),
+            total=self._total(record, files, briefing) if rule.of == "sums" else None,
+            clients=len(self.clients),
+        )
+        events: list[dict[str, Any]] = []
+        paths = (trial.merged(self.label, self.epoch, index) for index in range(self.nets))
+        for upload, path in zip(rule.merge(scene), paths, strict=True):
+            upload.save(path)
+            events += upload.header.telemetry
+        return {"events": events}
+
+    def _path(self, record: Record, client: str) -> Path:
+        return self.folder(record).round(self.round).upload(client, self.epoch, self.last)
+
+    def _total(self, record: Record, files: UploadFiles, briefing: Briefing) -> Sums:
+        """The clients' sums, with those who came and without those who went."""
+        keep = self.folder(record).total if self.keep_total else None
+        gone = (self._path(record, client) for client in self.removed)
+        return changed(total_of(files, keep), briefing, map(Path, self.joined), gone)

@@ -1,0 +1,64 @@
+"""The server's teacher: a federation of one client, who holds the public images.
+
+A teacher is briefed, trained and kept exactly as clients are, so that an earlier trial's clients
+can stand in for it: both are a folder with a briefing and uploads that answer it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from accord.core.budget import Budget
+from accord.data.imageset import ImageSet
+from accord.fusion.base import Outputs, client_weights
+from accord.fusion.evaluate import summed_votes
+from accord.fusion.uploads import UploadFiles
+from accord.objective.negatives import Rows
+from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
+from accord.study.resolve import resolve
+from accord.study.settings import RoundsConfig
+from accord.study.study import POOLED, Trial
+from accord.study.syntax import Spec
+
+NAME = "teacher"
+
+
+def teacher_trial(trial: Trial) -> Trial:
+    """The teacher's own trial: the clients' net, start and budget, but its own loss and epochs.
+
+    A map's teacher is the control `public-teacher`; a bank's is plain cross-entropy.
+    """
+    recipe = trial.recipe
+    bank = recipe.bank if isinstance(recipe, TrainingRecipe) else None
+    plain = resolve("ce-ensemble" if bank else "public-teacher", Path())
+    if not isinstance(plain, TrainingRecipe):
+        raise TypeError("a teacher trains a net")
+    epochs = bank.teacher_epochs if bank else None
+    own: Spec = {"head": "linear", "anchors": None}
+    if isinstance(recipe, TrainingRecipe):
+        anchors = recipe.anchors if recipe.head == "anchors" else None
+        own = {"head": recipe.head, "anchors": anchors}
+    elif isinstance(recipe, ClosedFormRecipe):
+        epochs = recipe.map.teacher_epochs
+    taught = plain.model_copy(update={"name": NAME, "fusion": (), **own})
+    asked = {**taught.budget, **({"epochs": epochs} if epochs else {}), "checkpoints": ()}
+    budget = Budget.model_validate({**trial.setup.budget.model_dump(), **asked})
+    alone = {"budget": budget, "partition": POOLED, "rounds": RoundsConfig()}
+    setup = trial.setup.model_copy(update=alone)
+    return replace(trial, setup=setup, recipe=taught, fusions=())
+
+
+def encode(files: UploadFiles, images: ImageSet, device: str) -> Rows:
+    """norm(Σ_k (n_k/n) f_k(x)) of every image: what the fusion `features` compares, unit length."""
+    weights = client_weights(files.summaries(), "count")
+
+    def weighted(client: int, outputs: Outputs) -> Tensor:
+        return outputs.features * weights[client].float()
+
+    total = summed_votes(files, images, weighted, device)
+    return Rows(F.normalize(total, dim=1), torch.from_numpy(images.labels))

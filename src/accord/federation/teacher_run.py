@@ -1,0 +1,130 @@
+"""A teacher on its way: brief → train on the public images → encode them.
+
+RUN/teachers/<id> then holds a briefing and an upload like a trial's, and features.safetensors:
+every public image, encoded. Trials that need the same teacher share it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from accord.core.versions import versions
+from accord.engines.base import Job
+from accord.federation.bank_source import uploads_of
+from accord.federation.briefing import opening
+from accord.federation.devices import choose_device
+from accord.federation.measuring.agenda import FORWARD
+from accord.federation.tasks import Task
+from accord.federation.tasks.encode import FEATURES, EncodePublic
+from accord.federation.teacher import NAME
+from accord.federation.work import Run, Step
+from accord.messages import Features, Upload
+from accord.objective.negatives import Rows
+from accord.record.folders import TrialFolder
+
+
+@dataclass
+class TeacherRun(Run):
+    """The public features of one seed; `source`: an earlier trial whose nets encode them.
+
+    Of several teachers, each has the same start and other batches.
+    """
+
+    kind: ClassVar[str] = "teacher"
+    source: TrialFolder | None = field(default=None, kw_only=True)
+    teachers: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.features.exists() and self.folder.info().get("status") == "finished":
+            self.status = "finished"
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return (NAME, *(f"{NAME}-{number}" for number in range(1, self.teachers)))
+
+    @property
+    def features(self) -> Path:
+        return self.folder.path / FEATURES
+
+    def _upload(self, client: str) -> Path:
+        return self.folder.round(1).upload(client, self.trial.setup.budget.epochs, last=True)
+
+    @property
+    def images(self) -> int:
+        return len(self.allocation.split.public)
+
+    def work(self) -> float:
+        return self.images * (len(self.untrained) * self.trial.setup.budget.epochs + self.passes)
+
+    @property
+    def untrained(self) -> list[str]:
+        if self.over or self.source is not None:
+            return []
+        return [client for client in self.clients if not self._upload(client).exists()]
+
+    @property
+    def passes(self) -> float:
+        """What encoding an image takes, in training steps."""
+        return FORWARD * (len(uploads_of(self.source)) if self.source else self.teachers)
+
+    def rows(self) -> Rows:
+        """The unit features of all public images, once it is finished."""
+        tensors = Features.load(self.features).tensors
+        return Rows(tensors["features"], tensors["labels"])
+
+    def way(self) -> Iterator[Step]:
+        if self.source is None and not self.features.exists():
+            yield self._training()
+            names = enumerate(self.clients) if self.teachers > 1 else [(None, NAME)]
+            self.folder.write_events(self.events_of(self.folder.round(1), names))
+        if not self.features.exists():
+            yield [self._encoding()]
+
+    def _training(self) -> list[Job[Task]]:
+        self.write_briefing(self.folder.round(1), opening(self.trial, self.allocation))
+        size = float(self.images * self.trial.setup.budget.epochs)
+        return [self.question(client, None, size) for client in self.untrained]
+
+    def _encoding(self) -> Job[Task]:
+        task = EncodePublic(
+            place=self.place,
+            allocation=self.key,
+            device=choose_device(self.trial.options.device, NAME),
+            source=str(self.source.path) if self.source else None,
+        )
+        return Job(task, self.images * self.passes)
+
+    def end(self, status: Literal["finished", "failed"]) -> None:
+        if status == "finished":
+            shutil.rmtree(self.folder.path / "state", ignore_errors=True)
+        self.folder.write_info(self._info(status))
+
+    def _accuracy(self) -> float | None:
+        """The first one's on the public images; None if it failed, or for an earlier trial."""
+        path = self._upload(NAME)
+        return Upload.load(path).header.train_accuracy if path.exists() else None
+
+    def _info(self, status: str) -> dict[str, Any]:
+        return {
+            "id": self.folder.id,
+            "status": status,
+            "failures": self.failures,
+            "images": self.allocation.dataset.folder.name,
+            "public_images": self.images,
+            "train_accuracy": self._accuracy(),
+            "classes": self.allocation.classes,
+            "seed": self.trial.seed,
+            "source": str(self.source.path) if self.source else None,
+            "peak_memory_bytes": max(
+                self.peak_memory, self.folder.info().get("peak_memory_bytes") or 0
+            ),
+            "config": {
+                **self.trial.setup.model_dump(mode="json"),
+                "recipe": self.trial.recipe.model_dump(mode="json"),
+            },
+            "versions": versions(),
+        }

@@ -1,0 +1,356 @@
+"""One trial on its way: in every round brief, ask, advance; then merge, measure, record."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from accord.core.versions import versions
+from accord.engines.base import Job
+from accord.federation.briefing import opening
+from accord.federation.devices import choose_device
+from accord.federation.map_run import MapRun
+from accord.federation.measuring import Measuring
+from accord.federation.measuring.scope import Scope
+from accord.federation.membership import EVERYBODY, Membership
+from accord.federation.rounds import Round, rounds_of
+from accord.federation.tasks import Task
+from accord.federation.tasks.advance import Advance
+from accord.federation.tasks.answer import AnswerBriefing
+from accord.federation.teacher_run import TeacherRun
+from accord.federation.work import Run, Step
+from accord.messages import Briefing, ServerState
+
+
+@dataclass
+class TrialRun(Run):
+    """A trial, and whom it waits for."""
+
+    kind: ClassVar[str] = "trial"
+    training_key: str = field(kw_only=True)  # trials with the same key train alike
+    twin: TrialRun | None = field(default=None, kw_only=True)  # an earlier one that trains alike
+    teacher: TeacherRun | None = field(default=None, kw_only=True)  # whose features are its bank
+    map: MapRun | None = field(default=None, kw_only=True)  # the fixed features it looks through
+    followers: int = field(default=0, kw_only=True)  # later trials that still need its uploads
+    trained: bool = field(default=False, kw_only=True)  # all uploads of all rounds are there
+    again: bool = field(default=False, kw_only=True)  # finished before, and fused once more
+    silent: dict[str, str] = field(default_factory=dict, kw_only=True)  # who failed this round
+
+    @cached_property
+    def rounds(self) -> tuple[Round, ...]:
+        return rounds_of(self.trial, self.folder, self.clients)
+
+    @cached_property
+    def measuring(self) -> Measuring:
+        return self._measuring(EVERYBODY, None)
+
+    def _measuring(self, membership: Membership, keep: str | None) -> Measuring:
+        rounds = self.rounds
+        scope = Scope(self.trial, self.folder, self.allocation, rounds, membership, keep)
+        return Measuring(scope, self.place, self.key, self.device)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return self.allocation.partition.names
+
+    @property
+    def device(self) -> str:
+        """Where the server works."""
+        return choose_device(self.trial.options.device, self.clients[0])
+
+    # --- what is left to do --------------------------------------------------------------------
+
+    def untrained(self) -> list[tuple[Round, str]]:
+        """Rounds and clients that still have to answer."""
+        return [(one, client) for one in self.rounds for client in self._missing(one)]
+
+    def _missing(self, one: Round) -> list[str]:
+        """Who still has to answer in a round.
+
+        A one-shot trial can be answered again when somebody has deleted an upload; later rounds
+        build on memories that are no longer there.
+        """
+        if not one.closed:
+            return one.unanswered()
+        if len(self.rounds) > 1:
+            return []
+        return [c for c in one.answered if not one.upload(c, one.last_epoch).exists()]
+
+    @property
+    def unbriefed(self) -> bool:
+        """Whether the first briefing is still to be written or compared; it needs the helpers."""
+        first = self.rounds[0]
+        return not first.folder.briefing.exists() or any(
+            one is first for one, _ in self.untrained()
+        )
+
+    def training_size(self, client: str) -> float:
+        """A client's work in one round, in images passed through the net."""
+        counts = self.allocation.partition.label_counts[self.clients.index(client)]
+        return float(int(counts.sum()) * self.trial.setup.budget.epochs * self.views)
+
+    @property
+    def views(self) -> int:
+        """Views per image and step; a client that sums looks at every image once."""
+        return getattr(self.trial.recipe, "views", 1)
+
+    def work(self) -> float:
+        training = 0.0
+        if self.twin is None:
+            training = sum(self.training_size(client) for _, client in self.untrained())
+        agenda = self.measuring.agenda
+        return training + agenda.merge_work() + agenda.measure_work()
+
+    # --- the way -------------------------------------------------------------------------------
+
+    def way(self) -> Iterator[Step]:
+        while not self._helpers_are_over():
+            yield None
+        self.failures += self._failed_before()
+        self._write_info("open")
+        if self.failures:
+            return
+        if self.twin is not None:
+            self._link_uploads(self.twin)
+        measuring: list[Job[Task]] = []  # of the round before: no core waits for it
+        for one in self.rounds:
+            yield [*self._questions(one), *measuring]
+            self._close(one)
+            if self.failures:
+                return
+            self._tidy_before(one)
+            yield [*self.measuring.merge_jobs(one), *self._advance(one)]
+            measuring = list(self.measuring.measure_jobs(one))
+        self.trained = True
+        yield measuring
+        self.remarks += self.measuring.agenda.remarks()
+        self.measuring.write()
+
+    def fuse_again(
+        self, specs: list[dict[str, Any]], membership: Membership, keep: str | None
+    ) -> None:
+        """Goes back to where its clients have just trained, to fuse them otherwise.
+
+        The nets of the fusion `keep` stay until `forget_merged`.
+        """
+        self.trial = replace(self.trial, fusions=tuple(specs))
+        self.measuring = self._measuring(membership, keep)
+        self.status, self.again, self.steps = "open", True, self._fusing()
+
+    def _fusing(self) -> Iterator[Step]:
+        """The end of the way alone; earlier rounds are measured as far as their uploads exist."""
+        for one in self.rounds:
+            yield list(self.measuring.merge_jobs(one))
+            yield list(self.measuring.measure_jobs(one))
+        self.remarks += self.measuring.agenda.remarks()
+        self.measuring.write()
+
+    def take(self, job: Job[Task], result: dict[str, Any]) -> None:
+        super().take(job, result)
+        self.measuring.tallies.take(job.task, result)
+
+    def take_failure(self, job: Job[Task], reason: str) -> None:
+        if isinstance(job.task, AnswerBriefing):
+            self.silent[job.task.name] = reason
+        else:
+            super().take_failure(job, reason)
+
+    # --- one round -----------------------------------------------------------------------------
+
+    def _questions(self, one: Round) -> list[Job[Task]]:
+        """Writes the briefing and asks whoever has not answered, the largest first."""
+        self.silent = {}
+        missing = self._missing(one)
+        if missing or (one.number == 1 and not one.folder.briefing.exists()):
+            self.write_briefing(one.folder, self._briefing(one))
+        order = sorted(missing, key=self.training_size, reverse=True)
+        return [
+            self.question(
+                client,
+                self.clients.index(client),
+                self.training_size(client),
+                number=one.number,
+                remembers=self._remembered(client, one),
+            )
+            for client in order
+        ]
+
+    def _briefing(self, one: Round) -> Briefing:
+        method = self.trial.method
+        if one.number > 1:
+            return method.brief(ServerState.load(one.folder.server_state))
+        public = self.teacher.rows() if self.teacher else None
+        values = self.map.drawn().tensors if self.map else None
+        return method.brief(method.start(opening(self.trial, self.allocation, public, values)))
+
+    def _remembered(self, client: str, one: Round) -> int | None:
+        """The last round before this one from which a client has kept something."""
+        before = [other for other in self.rounds if other.number < one.number]
+        kept = [r.number for r in before if client in r.answered]
+        kept = [number for number in kept if self.folder.round(number).memory(client).exists()]
+        return max(kept, default=None)
+
+    def _close(self, one: Round) -> None:
+        """Notes how the round went; with too few answers the trial fails."""
+        if one.closed:
+            return
+        missing = one.unanswered()
+        if len(one.asked) - len(missing) < one.needed:
+            reasons = [f"client {name}: {reason}" for name, reason in self.silent.items()]
+            self.failures += reasons or [f"client {missing[0]} left no upload"]
+            return
+        one.close(self.silent)
+        self._write_events(one)
+        for name in one.report.failed:
+            self.remarks.append(
+                f"{self.folder.id}: client {name} failed in round {one.number}, which went on "
+                f"without it: {one.report.failed[name]}"
+            )
+
+    def _write_events(self, one: Round) -> None:
+        """events.jsonl, whole and in order: earlier rounds as they stand there, then this one."""
+        before = [e for e in self.folder.read_events() if e["round"] < one.number]
+        names = [(self.clients.index(name), name) for name in one.answered]
+        self.folder.write_events([*before, *self.events_of(one.folder, names)])
+
+    def _advance(self, one: Round) -> list[Job[Task]]:
+        """Makes the state of the next round, unless it is there or this is the last one."""
+        if one is self.rounds[-1]:
+            return []
+        following = self.rounds[one.number]
+        if following.folder.server_state.exists() or following.closed:
+            return []
+        task = Advance(
+            place=self.place,
+            allocation=self.key,
+            device=self.device,
+            round=one.number,
+            method=self.trial.method_spec,
+            epoch=one.last_epoch,
+            answered=one.answered,
+            clients=len(self.clients),
+        )
+        public = len(self.allocation.split.public)
+        return [Job(task, self.trial.method.work(public))]
+
+    def _tidy_before(self, one: Round) -> None:
+        """The round before has been measured now, and its uploads have done their work."""
+        if one.number == 1:
+            return
+        self.measuring.write()
+        if not self.trial.options.keep_checkpoints:
+            self.rounds[one.number - 2].forget()
+
+    # --- others it depends on ------------------------------------------------------------------
+
+    def _helpers_are_over(self) -> bool:
+        helpers = [helper for helper in (self.teacher, self.map) if helper is not None]
+        if self.unbriefed and not all(helper.over for helper in helpers):
+            return False
+        return self.twin is None or self.twin.trained or self.twin.over
+
+    def _failed_before(self) -> list[str]:
+        if self.teacher is not None and self.unbriefed and self.teacher.status == "failed":
+            reasons = [reason.removeprefix("the teacher: ") for reason in self.teacher.failures]
+            return [f"its teacher {self.teacher.folder.id} failed: {' '.join(reasons)}"]
+        if self.map is not None and self.unbriefed and self.map.status == "failed":
+            return [
+                f"its map {self.map.folder.id} could not be drawn: {' '.join(self.map.failures)}"
+            ]
+        if self.twin is not None and self.twin.status == "failed" and self.untrained():
+            return [f"trains like {self.twin.folder.id}, which failed"]
+        return []
+
+    def _link_uploads(self, twin: TrialRun) -> None:
+        """Takes over the uploads of a trial that trained alike: same briefing, same bytes."""
+        for own, other in zip(self.rounds, twin.rounds, strict=True):
+            for client in other.asked:
+                if other.has_answered(client):
+                    for epoch in other.epochs:
+                        _link(other.upload(client, epoch), own.upload(client, epoch))
+
+    def close(self) -> None:
+        if self.twin is not None:
+            self.twin.followers -= 1
+            self.twin.tidy()
+
+    def tidy(self) -> None:
+        """Removes what only an unfinished trial, or one that trains alike, needs."""
+        if self.status != "finished" or self.followers or self.trial.options.keep_checkpoints:
+            return
+        *before, last = self.rounds
+        for one in before:
+            one.forget()
+            shutil.rmtree(one.folder.path / "memory", ignore_errors=True)
+        last.forget_checkpoints()
+
+    # --- the record ----------------------------------------------------------------------------
+
+    def end(self, status: Literal["finished", "failed"]) -> None:
+        if status == "failed" and self.again:
+            return  # what it found before stays
+        self._write_info(status)
+        self.tidy()
+
+    def _write_info(self, status: str) -> None:
+        trial, partition = self.trial, self.allocation.partition
+        setup = trial.setup.model_dump(mode="json")
+        old = self.folder.info()
+        reports = [one.report for one in self.rounds if one.closed]
+        self.folder.write_info(
+            {
+                "id": self.folder.id,
+                "status": "running" if status == "open" else status,
+                "failures": self.failures,
+                "study": trial.study,
+                "dataset": setup["data"]["name"],
+                "images": self.allocation.dataset.folder.name,
+                "partition": "pooled" if trial.recipe.pooled else setup["partition"]["scheme"],
+                "alpha": trial.setup.partition.skew,
+                "clients": len(self.clients),
+                "recipe": trial.recipe.name,
+                "seed": trial.seed,
+                "partition_hash": partition.hash,
+                "label_counts": partition.label_counts.tolist(),
+                "sources": partition.sources,
+                "classes": self.allocation.classes,
+                "rounds": [report.model_dump(mode="json") for report in reports],
+                "upload_bytes": sum(report.upload_bytes for report in reports),
+                "download_bytes": sum(report.download_bytes for report in reports),
+                "seconds": sum(report.seconds for report in reports),
+                "peak_memory_bytes": max(self.peak_memory, old.get("peak_memory_bytes") or 0),
+                "training": self.training_key,
+                "teacher": self.teacher.folder.id if self.teacher else None,
+                "config": {
+                    **setup,
+                    "recipe": trial.recipe.model_dump(mode="json"),
+                    "fusions": _union(old, trial.fusions),
+                    "options": trial.options.model_dump(mode="json"),
+                },
+                "versions": versions(),
+            }
+        )
+
+
+def _union(info: dict[str, Any], specs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fusions a trial has been asked for, now and before."""
+    before = info.get("config", {}).get("fusions", [])
+    return list({spec["as"]: spec for spec in (*before, *specs)}.values())
+
+
+def _link(source: Path, target: Path) -> None:
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        # Some file systems have no hard links: a copy, whole or not at all.
+        temporary = target.with_suffix(".partial")
+        shutil.copyfile(source, temporary)
+        temporary.replace(target)

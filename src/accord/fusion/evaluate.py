@@ -1,0 +1,134 @@
+"""The server's last word: what the uploads are worth on images, alone and fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accord.core.errors import ClientError
+from accord.core.metrics import Tally
+from accord.core.parts import make_part
+from accord.data.imageset import ImageSet
+from accord.fusion.base import Combiner, Merge, Outputs, Uploads, Vote, fusions
+from accord.fusion.uploads import UploadFiles
+from accord.messages import NET, Briefing, unprefixed
+from accord.nets.folding import folded
+from accord.nets.inference import forward_all
+from accord.nets.net import loaded_net
+
+Tell = Callable[[float], None]
+
+
+def measure_block(
+    images: ImageSet,
+    clients: UploadFiles,
+    votes: Mapping[str, Any],
+    merged: Mapping[str, tuple[Any, UploadFiles]],
+    device: str,
+    tell: Tell,
+) -> dict[str, Any]:
+    """Tallies of every fusion, of every client's own net, and of nets that a rule made for each.
+
+    Each client's net runs once, for all rules that vote (name → spec). A rule that merges (name →
+    spec and files) has nets of its own.
+    """
+    steps = len(clients) + sum(len(files) for _, files in merged.values())
+    done = 0
+
+    def told() -> None:
+        nonlocal done
+        done += 1
+        tell(done / steps)
+
+    scores: dict[str, Tensor] = {}
+    alone: list[Any] = []
+    if clients.briefing.header.uploads == "nets":  # a client who sums has no net of its own
+        combiners = {name: combiner_of(voting(spec), clients) for name, spec in votes.items()}
+        scores, alone = _ask(images, clients, combiners, device, told)
+    personal = {}
+    for name, (spec, files) in merged.items():
+        found, each = _ask(images, files, {name: combiner_of(voting(spec), files)}, device, told)
+        scores |= found
+        personal[name] = each
+    labels = torch.from_numpy(images.labels)
+    classes = len(clients.briefing.header.classes)
+    fused = {name: Tally.of(values, labels, classes).to_json() for name, values in scores.items()}
+    return {"fusions": fused, "clients": alone, "personal": personal}
+
+
+def voting(spec: Any) -> Vote:
+    """The rule by which nets answer together: the fusion itself, or what it says of merged ones."""
+    rule = make_part(fusions, spec, "fusion")
+    if isinstance(rule, Merge):
+        return rule.asked()
+    if not isinstance(rule, Vote):
+        raise TypeError(f"{spec} does not vote")
+    return rule
+
+
+def merged_files(spec: Any, paths: Sequence[str | Path], briefing: Briefing) -> UploadFiles:
+    """The nets at `paths` that a fusion made of the uploads which answer `briefing`."""
+    rule = make_part(fusions, spec, "fusion")
+    if not isinstance(rule, Merge):
+        raise TypeError(f"{spec} merges nothing")
+    return UploadFiles(paths, rule.described(briefing), own=True)
+
+
+def combiner_of(rule: Vote, files: Uploads) -> Combiner:
+    return rule.combiner(files.summaries(), files.briefing)
+
+
+def summed_votes(
+    files: Uploads, images: ImageSet, vote: Callable[[int, Outputs], Tensor], device: str
+) -> Tensor:
+    """Σ_k vote(k, outputs_k) on `images`, the nets run one after the other."""
+    votes = (vote(k, run_net(files, k, images, device)) for k in range(len(files)))
+    return reduce(torch.add, votes)
+
+
+def _ask(
+    images: ImageSet,
+    files: UploadFiles,
+    combiners: Mapping[str, Combiner],
+    device: str,
+    told: Callable[[], None],
+) -> tuple[dict[str, Tensor], list[Any]]:
+    """(scores of every combiner, tallies of every net alone); nets are run one after the other."""
+    labels = torch.from_numpy(images.labels)
+    totals: dict[str, Tensor] = {}
+    alone = []
+    for index in range(len(files)):
+        outputs = run_net(files, index, images, device)
+        _require_finite(outputs.logits, str(files.paths[index]))
+        alone.append(Tally.of(outputs.logits, labels, outputs.logits.shape[1]).to_json())
+        for name, combiner in combiners.items():
+            vote = combiner.vote(index, outputs)
+            totals[name] = totals[name] + vote if name in totals else vote
+        told()
+    scores = {name: combiners[name].decide(total) for name, total in totals.items()}
+    for name, values in scores.items():
+        _require_finite(values, f"fusion {name!r}")
+    return scores, alone
+
+
+def _require_finite(scores: Tensor, what: str) -> None:
+    if not bool(torch.isfinite(scores).all()):
+        raise ClientError(f"{what} gave scores that are NaN or infinite. Lower budget.lr.")
+
+
+def run_net(files: Uploads, index: int, images: ImageSet, device: str) -> Outputs:
+    """A client's net on `images`: features and logits."""
+    header = files.briefing.header
+    weights = unprefixed(NET, files.load(index).tensors)
+    net = loaded_net(header.net, header.channels, len(header.classes), weights)
+    net = folded(net).to(torch.device(device), memory_format=torch.channels_last)  # type: ignore[call-overload]
+    batches = list(forward_all(net, images, header, torch.device(device)))
+    return Outputs(
+        features=torch.cat([features for features, _, _ in batches]),
+        logits=torch.cat([logits for _, logits, _ in batches]),
+    )

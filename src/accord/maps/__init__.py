@@ -1,6 +1,0 @@
-"""Fixed features φ: registered blocks, and the map that is made of them."""
-
-from accord.maps.base import Block, Origins, blocks
-from accord.maps.featuremap import FeatureMap, MapConfig, draw_map, made_up
-
-__all__ = ["Block", "FeatureMap", "MapConfig", "Origins", "blocks", "draw_map", "made_up"]

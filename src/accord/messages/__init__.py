@@ -1,0 +1,36 @@
+"""Everything that travels or is kept between two steps: tensors with a JSON header."""
+
+from accord.messages.base import BANK, CONTROL, MAP, NET, Message, prefixed, unprefixed
+from accord.messages.briefing import Briefing, BriefingHeader, NetHeader, SummingSpec, TrainingSpec
+from accord.messages.client_state import Memory, MemoryHeader, State, StateHeader
+from accord.messages.server_files import Features, FeaturesHeader, MapHeader, MapValues
+from accord.messages.server_state import ServerState, ServerStateHeader
+from accord.messages.upload import Upload, UploadHeader, expected_upload
+
+__all__ = [
+    "BANK",
+    "CONTROL",
+    "MAP",
+    "NET",
+    "Briefing",
+    "BriefingHeader",
+    "Features",
+    "FeaturesHeader",
+    "MapHeader",
+    "MapValues",
+    "Memory",
+    "MemoryHeader",
+    "Message",
+    "NetHeader",
+    "ServerState",
+    "ServerStateHeader",
+    "State",
+    "StateHeader",
+    "SummingSpec",
+    "TrainingSpec",
+    "Upload",
+    "UploadHeader",
+    "expected_upload",
+    "prefixed",
+    "unprefixed",
+]

@@ -1,0 +1,116 @@
+"""The briefing, server → client: everything a client needs besides its own images."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from accord.closed_form.sums import Packing
+from accord.core.budget import Budget
+from accord.core.config import Config
+from accord.messages.base import Message
+
+Spec = dict[str, Any]
+
+
+class NetHeader(Config):
+    """Which net to build: the study's backbone and norm, the recipe's head; or its map."""
+
+    backbone: str
+    norm: Literal["batch", "group"]
+    head: str
+    map: Spec | None = None  # of fixed features, in the encoder's place
+
+
+class TrainingSpec(Config):
+    """What a client does that trains a net: the part of a recipe that acts at a client."""
+
+    views: int = Field(1, ge=1, le=8, description="augmented views per image and step")
+    batches: Literal["shuffled", "balanced"] = Field(
+        "shuffled", description="every image once per epoch, or every class equally often"
+    )
+    head: str = Field(
+        "linear", description="linear, prototypes (z Pᵀ), or anchors (z Aᵀ, never trained)"
+    )
+    objective: dict[str, Spec] = Field(default={}, description="local terms, summed to L_loc")
+    anchors: Spec | None = Field(None, description="what prototypes are aligned to")
+    align: dict[str, Spec] = Field(
+        default={}, description="alignment terms, each with the balance of L_loc and itself"
+    )
+    single_class: tuple[str, ...] = Field(
+        (), description="local terms of a client that holds one class; an empty list means all"
+    )
+    alignment_epochs: int = Field(
+        0, ge=0, description="first epochs that minimise the alignment terms alone"
+    )
+
+
+class SummingSpec(Config):
+    """What a client does that sums fixed features."""
+
+    map: Spec
+    packing: Packing = Field("float32", description="number format of the scatter in an upload")
+
+
+class BriefingHeader(Config):
+    """Everything a client needs besides its own data and the tensors.
+
+    The type of `training` says what the client does: it trains a net, or it sums fixed features.
+    """
+
+    round: int = Field(1, ge=1)
+    rounds: int = Field(1, ge=1)  # of the whole method: schedules run over all of them
+    seed: int
+    height: int = Field(gt=0)
+    width: int = Field(gt=0)
+    channels: int = Field(gt=0)
+    classes: tuple[str, ...] = Field(min_length=2)
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augment: str
+    net: NetHeader
+    training: TrainingSpec | SummingSpec
+    budget: Budget
+
+    @property
+    def uploads(self) -> Literal["nets", "sums"]:
+        """What the clients send back."""
+        return "nets" if isinstance(self.training, TrainingSpec) else "sums"
+
+    @property
+    def first_epoch(self) -> int:
+        """Local epochs before this round, at a client that took part in all rounds."""
+        return (self.round - 1) * self.budget.epochs
+
+    @model_validator(mode="after")
+    def _consistent(self) -> BriefingHeader:
+        if self.round > self.rounds:
+            raise ValueError(f"round {self.round} of {self.rounds} rounds does not exist")
+        if (self.net.map is None) != isinstance(self.training, TrainingSpec):
+            raise ValueError("clients that sum have a map, and clients that train have none")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_rounds_of_one_shot(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The briefing of a one-shot method does not mention further rounds."""
+        values: dict[str, Any] = dump(self)
+        if self.rounds == 1:
+            del values["rounds"]
+        return values
+
+
+@dataclass(frozen=True)
+class Briefing(Message):
+    """Server → client: initial weights, anchors, bank; recipe, net, budget and data constants."""
+
+    header: BriefingHeader
+    kind: ClassVar[str] = "briefing"
+    header_type: ClassVar[type[Config]] = BriefingHeader
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.to_bytes()).hexdigest()

@@ -1,0 +1,139 @@
+"""A saved model on disk: nets, the rule they answer by, and what an image must be.
+
+model/model.json              class names, image size, normalisation, net, fusion, origin
+model/combiner.safetensors    the tensors of the rule
+model/net-0.safetensors, …    the nets it asks: one, or one for each client
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from accord.core.config import Config, parse
+from accord.core.errors import AccordError
+from accord.core.files import read_json, write_atomic, write_json
+from accord.messages.briefing import BriefingHeader, NetHeader
+
+COMBINER = "combiner.safetensors"
+OURS = re.compile(r"model\.json|combiner\.safetensors|net-\d+\.safetensors")
+
+
+class ModelHeader(Config):
+    """What stands in model.json."""
+
+    format: int = Field(1, ge=1, le=1)
+    classes: tuple[str, ...] = Field(min_length=2)
+    height: int = Field(gt=0)
+    width: int = Field(gt=0)
+    channels: int = Field(gt=0)
+    mean: tuple[float, ...]
+    std: tuple[Annotated[float, Field(gt=0)], ...]
+    net: NetHeader
+    nets: int = Field(ge=1)
+    combiner: str
+    fusion: dict[str, Any]
+    origin: dict[str, Any] = Field({}, description="run, trial, epoch, clients")
+
+    @classmethod
+    def of(
+        cls, briefing: BriefingHeader, nets: int, combiner: str, fusion: Any, origin: Any
+    ) -> ModelHeader:
+        shared = {key: getattr(briefing, key) for key in SHARED}
+        return cls(**shared, nets=nets, combiner=combiner, fusion=fusion, origin=origin)
+
+
+SHARED = ("classes", "height", "width", "channels", "mean", "std", "net")
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """The files of a model; nets are read one at a time."""
+
+    folder: Path
+    header: ModelHeader
+
+    @classmethod
+    def load(cls, folder: Path) -> SavedModel:
+        path = folder / "model.json"
+        if not path.is_file():
+            raise AccordError(
+                f"{folder} is no saved model: expected a model.json there. Save one with "
+                "`accord fuse RUN --fusion NAME --save MODEL`."
+            )
+        return cls(folder, parse(ModelHeader, read_json(path), str(path)))
+
+    def weights(self, index: int) -> dict[str, Tensor]:
+        """The weights of one net, all of them finite."""
+        return _read(self.folder / net_file(index))
+
+    def combiner(self) -> dict[str, Tensor]:
+        return _read(self.folder / COMBINER)
+
+
+def save_model(
+    folder: Path,
+    header: ModelHeader,
+    nets: Iterable[dict[str, Tensor]],
+    combiner: dict[str, Tensor],
+) -> None:
+    """Writes the folder whole; an older model there, and nothing else, is replaced."""
+    refuse_to_save(folder)
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for index, net in enumerate(nets):
+        write_atomic(partial / net_file(index), save_tensors(_plain(net)))
+    write_atomic(partial / COMBINER, save_tensors(_plain(combiner)))
+    write_json(partial / "model.json", header.model_dump(mode="json"))
+    if folder.exists():
+        shutil.rmtree(folder)
+    partial.replace(folder)
+
+
+def refuse_to_save(folder: Path) -> None:
+    """Raises AccordError unless `folder` can be made, is empty, or holds a model of ours alone."""
+    first = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not first.is_dir():
+        raise AccordError(f"--save {folder}: {first} is a file. Choose another folder.")
+    inside = [path.name for path in folder.iterdir()] if folder.exists() else []
+    strange = [name for name in inside if not OURS.fullmatch(name)]
+    if inside and not strange:
+        try:
+            parse(ModelHeader, read_json(folder / "model.json"), str(folder))
+        except (AccordError, OSError, ValueError):
+            strange = ["model.json"]
+    if strange:
+        raise AccordError(
+            f"--save {folder} holds {strange[0]!r}, which is no part of a saved model and would be "
+            "lost. Choose another folder."
+        )
+
+
+def net_file(index: int) -> str:
+    return f"net-{index}.safetensors"
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors = load_tensors(path.read_bytes())
+    except (SafetensorError, OSError) as error:
+        raise AccordError(f"{path} is missing or damaged: {error}. Save the model again.") from None
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+        raise AccordError(f"{path} holds NaN or infinity. Save the model again.")
+    return tensors
+
+
+def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}

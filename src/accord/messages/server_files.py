@@ -1,0 +1,39 @@
+"""What the server computes once and keeps: encoded public images, and the values of a map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from accord.core.config import Config
+from accord.messages.base import Message
+
+
+class FeaturesHeader(Config):
+    """Which nets encoded the images."""
+
+    briefing: str  # digest of the briefing whose answers encoded them
+
+
+@dataclass(frozen=True)
+class Features(Message):
+    """Public images as the server's teacher sees them: unit features and labels."""
+
+    header: FeaturesHeader
+    kind: ClassVar[str] = "features"
+    header_type: ClassVar[type[Config]] = FeaturesHeader
+
+
+class MapHeader(Config):
+    """The map that the values belong to."""
+
+    map: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MapValues(Message):
+    """The values of a map of fixed features, drawn by the server."""
+
+    header: MapHeader
+    kind: ClassVar[str] = "map"
+    header_type: ClassVar[type[Config]] = MapHeader

@@ -1,0 +1,116 @@
+"""The upload, client → server, and the checks that the server makes before it uses one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from accord.closed_form.sums import check_sums, expected_sums
+from accord.core.config import Config
+from accord.core.errors import AccordError
+from accord.messages.base import CONTROL, NET, Message
+from accord.messages.briefing import Briefing, SummingSpec
+
+NEVER_NEGATIVE = ("running_var", "feature_var", "score_std", "scatter_spread")
+COUNTED = ("running_mean", "running_var", "num_batches_tracked")
+
+
+class UploadHeader(Config):
+    """What the server learns of a client besides the tensors."""
+
+    client: str
+    epoch: int = Field(ge=0)
+    samples: int = Field(ge=1, le=10**12)
+    train_accuracy: float | None = Field(None, ge=0, le=1)  # None: nobody has measured it
+    briefing: str  # digest of the briefing it answers
+    telemetry: tuple[dict[str, Any], ...] = ()
+
+    @field_validator("telemetry")
+    @classmethod
+    def _numbers(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        for event in value:
+            odd = [key for key, v in event.items() if not isinstance(v, int | float | None)]
+            if odd or not {"epoch", "seconds"} <= event.keys():
+                raise ValueError(f"telemetry is numbers, with epoch and seconds; found {event}")
+        return value
+
+
+@dataclass(frozen=True)
+class Upload(Message):
+    """Client → server: weights and statistics, or sums of fixed features; counts, telemetry."""
+
+    header: UploadHeader
+    kind: ClassVar[str] = "upload"
+    header_type: ClassVar[type[Config]] = UploadHeader
+
+    def check(self, briefing: Briefing, where: str) -> None:
+        """Refuses an upload that does not answer `briefing` or holds unusable tensors."""
+        if self.header.briefing != briefing.digest:
+            raise AccordError(
+                f"{where} answers another briefing ({self.header.briefing[:12]}…, expected "
+                f"{briefing.digest[:12]}…): have this client make it again with this briefing."
+            )
+        expected = expected_upload(briefing)
+        for name in sorted(expected.keys() | self.tensors.keys()):
+            wanted, found = _shape(expected.get(name)), _shape(self.tensors.get(name))
+            if wanted != found:
+                raise AccordError(
+                    f"{where}: tensor {name!r} should be {wanted}, found {found}. It is not an "
+                    "answer to this briefing."
+                )
+        counts = self.tensors["label_counts"]
+        samples = self.header.samples
+        whole = bool(((counts >= 0) & (counts <= samples)).all()) and int(counts.sum()) == samples
+        if not whole:
+            raise AccordError(
+                f"{where}: label_counts should be 0 or more and add up to the client's "
+                f"{samples} samples; found {counts.tolist()}."
+            )
+        for name, tensor in self.tensors.items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise AccordError(f"{where}: tensor {name!r} holds NaN or infinity.")
+            if name.endswith(NEVER_NEGATIVE) and bool((tensor < 0).any()):
+                raise AccordError(f"{where}: tensor {name!r} holds values below 0.")
+        if briefing.header.uploads == "sums":
+            check_sums(self.tensors, where)
+        elif not any(bool(self.tensors[name].any()) for name in expected if _learnt(name)):
+            raise AccordError(
+                f"{where}: every weight of its net is 0, so it says nothing. Train this client "
+                "again, or leave it out (accord fuse RUN --without NAME)."
+            )
+
+
+def _learnt(name: str) -> bool:
+    """A weight of the net, not a statistic that its batch norms counted."""
+    return name.startswith(NET) and not name.endswith(COUNTED)
+
+
+def expected_upload(briefing: Briefing) -> dict[str, Tensor]:
+    """Name → a tensor of the right shape and type, for everything an upload must hold."""
+    classes, width = briefing.tensors[NET + "head.prototypes"].shape
+    asked = briefing.header.training
+    if isinstance(asked, SummingSpec):
+        return expected_sums(classes, width, asked.packing)
+    alike = {name: t for name, t in briefing.tensors.items() if name.startswith((NET, CONTROL))}
+    return {
+        **alike,
+        "label_counts": torch.empty(classes, dtype=torch.int64, device="meta"),
+        "feature_mean": torch.empty(width, device="meta"),
+        "feature_var": torch.empty(width, device="meta"),
+        "class_means": torch.empty(classes, width, device="meta"),
+        "score_mean": torch.empty(classes, device="meta"),
+        "score_std": torch.empty(classes, device="meta"),
+        "score_own": torch.empty(classes, device="meta"),
+        "score_rotated": torch.empty(classes, device="meta"),
+        "noise_feature": torch.empty(width, device="meta"),
+    }
+
+
+def _shape(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "absent"
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

@@ -1,0 +1,77 @@
+"""Several rounds of local training and merging: FedAvg and its relatives.
+
+FedAvg (McMahan et al., 2017, arXiv:1602.05629): in every round the clients start at the server's
+weights, train alone, and the server takes the mean of their weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from accord.core.errors import AccordError
+from accord.core.parts import make_part
+from accord.fusion.base import Merge, Scene, fusions
+from accord.messages import NET, ServerState
+from accord.methods.base import Method, methods
+
+
+@methods.register("averaging")
+class Averaging(Method):
+    """W_{r+1} = merge(W_{r,1}, …, W_{r,K}): each round starts from the net that a fusion makes.
+
+    With the fusion `average` this is FedAvg: w_k = n_k/Σn over the clients of the round, also for
+    the running mean and variance of batch norms; whole-number buffers are rounded.
+    """
+
+    count: int = Field(5, ge=1, description="rounds; the study's rounds.count takes its place")
+    merge: dict[str, Any] | None = Field(
+        None, description="the fusion that makes the next round's net; null: the recipe's first"
+    )
+
+    @field_validator("merge", mode="before")
+    @classmethod
+    def _in_full(cls, value: Any) -> Any:
+        return {"use": value} if isinstance(value, str) else value
+
+    @property
+    def rounds(self) -> int:
+        return self.count
+
+    def filled(self, fusion: dict[str, Any], where: str) -> Self:
+        spec = self.merge or {key: value for key, value in fusion.items() if key != "as"}
+        rule = make_part(fusions, spec, f"{where}.method.merge")
+        if not isinstance(rule, Merge) or rule.personal or rule.of != "nets":
+            able = [name for name in fusions.names() if _advances(name)]
+            raise AccordError(
+                f"{where}: the fusion {spec['use']!r} makes no single net of the clients' nets, so "
+                f"no next round can start from it. Use one of {', '.join(able)}, or the method "
+                "one-shot."
+            )
+        return self.model_copy(update={"merge": spec})
+
+    def advance(self, state: ServerState, scene: Scene) -> ServerState:
+        return state.next(self.merged(scene), _names(scene))
+
+    def work(self, public: int) -> float:
+        rule = make_part(fusions, self.merge, "merge")
+        return rule.work(public) if isinstance(rule, Merge) else 0.0
+
+    def merged(self, scene: Scene) -> dict[str, Tensor]:
+        """The tensors of the net that the next round starts from."""
+        rule = make_part(fusions, self.merge, "merge")
+        if not isinstance(rule, Merge):
+            raise TypeError(f"{self.merge} merges nothing")
+        (net,) = rule.merge(scene)
+        return {name: tensor for name, tensor in net.tensors.items() if name.startswith(NET)}
+
+
+def _advances(name: str) -> bool:
+    rule = fusions.get(name)
+    return issubclass(rule, Merge) and not rule.personal and name != "ridge"
+
+
+def _names(scene: Scene) -> tuple[str, ...]:
+    return tuple(summary.header.client for summary in scene.uploads.summaries())

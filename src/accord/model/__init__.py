@@ -1,0 +1,1 @@
+"""A fused model that a user keeps: saved, loaded, asked and exported."""

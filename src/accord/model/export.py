@@ -1,0 +1,110 @@
+"""A saved model as one ONNX file, for programs that know nothing of Accord or PyTorch."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from accord.core.errors import AccordError
+from accord.core.files import write_atomic
+from accord.fusion.base import Outputs
+from accord.model.predictor import Predictor
+
+NEEDED = ("onnx", "onnxscript", "onnxruntime")
+CLOSE = 1e-4  # how far a confidence may be from the model's own
+
+
+class Whole(nn.Module):
+    """Images (N, C, H, W) in 0…1 → confidences (N, classes): normalisation, nets and rule."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, model: Predictor) -> None:
+        super().__init__()
+        header = model.header
+        self.nets = nn.ModuleList(model.nets())
+        self.combiner = model.combiner
+        self.register_buffer("mean", torch.tensor(header.mean)[:, None, None])
+        self.register_buffer("std", torch.tensor(header.std)[:, None, None])
+
+    def forward(self, images: Tensor) -> Tensor:
+        seen = (images - self.mean) / self.std
+        votes = [self.combiner.vote(k, Outputs(*net(seen))) for k, net in enumerate(self.nets)]
+        return self.combiner.decide(torch.stack(votes).sum(dim=0)).softmax(dim=1)
+
+
+def export_onnx(model: Predictor, path: Path) -> float:
+    """Writes `path`, compares its answers with the model's, and returns the largest difference."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise AccordError(
+            f"export needs {', '.join(missing)}, which is not installed: "
+            "pip install 'accord[onnx]'."
+        )
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise AccordError(
+            f"--onnx {path}: expected a file in a folder that exists; found none such."
+        )
+    header, whole = model.header, Whole(model).eval()
+    shape = (2, header.channels, header.height, header.width)
+    example = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    with _quiet_exporter(), torch.inference_mode():
+        program = torch.onnx.export(
+            whole,
+            (example,),
+            input_names=["images"],
+            output_names=["confidences"],
+            dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+            dynamo=True,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    proto = program.model_proto
+    for key, value in (("classes", "\n".join(header.classes)), ("input", "RGB or grey, 0 to 1")):
+        entry = proto.metadata_props.add()
+        entry.key, entry.value = key, value
+    content = io.BytesIO(proto.SerializeToString()).getvalue()
+    difference = _difference(content, whole, shape)
+    if difference > CLOSE:
+        raise RuntimeError(f"the exported file answers otherwise, by up to {difference:.2g}")
+    write_atomic(path, content)
+    return difference
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """It warns of its own future, and of packages that nothing here needs."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _difference(content: bytes, whole: Whole, shape: tuple[int, ...]) -> float:
+    """Largest difference of a confidence, over batches of one and of several images."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    worst = 0.0
+    for count in (1, 5):
+        images = torch.rand((count, *shape[1:]), generator=torch.Generator().manual_seed(count))
+        (found,) = session.run(None, {"images": images.numpy()})
+        with torch.inference_mode():
+            expected = whole(images)
+        worst = max(worst, float((torch.from_numpy(found) - expected).abs().max()))
+    return worst

@@ -1,0 +1,28 @@
+"""A net at work: features and logits of images, in eval mode, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from accord.data.imageset import ImageSet
+from accord.data.views import normalise
+from accord.messages import BriefingHeader
+from accord.nets.net import Net
+
+EVAL_BATCH = 256
+
+
+def forward_all(
+    net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """(features, logits, labels) of every image, un-augmented, batch by batch, in eval mode."""
+    net.eval()
+    for positions in torch.split(torch.arange(len(data)), EVAL_BATCH):
+        with torch.inference_mode():
+            images = normalise(data.batch(positions).to(device), header.mean, header.std)
+            features, logits = net(images)
+        labels = torch.from_numpy(data.labels[positions.numpy()])
+        yield features.float().cpu(), logits.float().cpu(), labels

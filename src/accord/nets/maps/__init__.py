@@ -1,0 +1,6 @@
+"""Fixed features φ: registered blocks, and the map that is made of them."""
+
+from accord.nets.maps.base import Block, Origins, blocks
+from accord.nets.maps.feature_map import FeatureMap, MapConfig, draw_map, made_up
+
+__all__ = ["Block", "FeatureMap", "MapConfig", "Origins", "blocks", "draw_map", "made_up"]

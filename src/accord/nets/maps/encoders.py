@@ -1,0 +1,201 @@
+"""Frozen encoders as fixed features: the server's teacher, or one of a model that somebody kept."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from accord.core.errors import AccordError
+from accord.messages.saved_model import SavedModel
+from accord.nets.backbones.base import Encoder, build_encoder
+from accord.nets.backbones.layers import Norm
+from accord.nets.maps.base import Block, BlockModule, Origins, blocks, pooling
+from accord.nets.settings import NetConfig
+
+
+class Stages(Block):
+    """The last stages of an encoder, each averaged over a grid of windows."""
+
+    stages: int = Field(2, ge=1, description="how many of its last stages")
+    grid: int = Field(4, ge=1, description="windows along a side, half overlapping")
+    backbone: str | None = Field(None, description="found out, not asked for")
+    norm: Norm | None = Field(None, description="found out, not asked for")
+
+    def build(self, channels: int) -> StageModule:
+        if self.backbone is None or self.norm is None:
+            raise ValueError("the encoder's kind is not known yet")
+        encoders = [build_encoder(self.backbone, channels, self.norm) for _ in range(self.encoders)]
+        return StageModule(self, encoders, channels)
+
+    @property
+    def encoders(self) -> int:
+        """How many, side by side."""
+        return 1
+
+    def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:  # noqa: ARG002
+        scale, shift = self.seen_as(origins)
+        weights = {
+            f"encoders.{number}.{name}": tensor
+            for number, encoder in enumerate(self.weights(origins))
+            for name, tensor in encoder.items()
+        }
+        return {**weights, "scale": scale, "shift": shift}
+
+    def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
+        """(scale, shift): from the study's normalised images to those the encoder knows."""
+        return torch.ones(len(origins.mean)), torch.zeros(len(origins.mean))
+
+    @abstractmethod
+    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
+        """Of each encoder."""
+
+
+class StageModule(BlockModule):
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, config: Stages, encoders: Sequence[Encoder], channels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.encoders = nn.ModuleList(encoders).requires_grad_(False)
+        self.register_buffer("scale", torch.empty(channels))
+        self.register_buffer("shift", torch.empty(channels))
+        with torch.no_grad():
+            maps = encoders[0].eval().forward_stages(torch.zeros(1, channels, 32, 32))
+        if config.stages > len(maps):
+            raise AccordError(
+                f"the encoder {config.backbone} has {len(maps)} stages; found stages: "
+                f"{config.stages}. Ask for fewer."
+            )
+        each = sum(one.shape[1] for one in maps[-config.stages :]) * config.grid**2
+        self.width = len(encoders) * each
+
+    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - frozen is frozen
+        return super().train(False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        seen = images * self.scale[:, None, None] + self.shift[:, None, None]
+        found = [
+            self._pooled(one) for encoder in self.encoders for one in self._last(encoder, seen)
+        ]
+        return torch.cat(found, dim=1)
+
+    def _last(self, encoder: nn.Module, images: Tensor) -> list[Tensor]:
+        if not isinstance(encoder, Encoder):
+            raise TypeError(f"{type(encoder).__name__} has no stages")
+        return encoder.forward_stages(images)[-self.config.stages :]
+
+    def _pooled(self, features: Tensor) -> Tensor:
+        # A map smaller than the grid is read more than once rather than left out.
+        side = max(self.config.grid, *features.shape[2:])
+        if (side, side) != tuple(features.shape[2:]):
+            features = F.interpolate(features, size=(side, side), mode="nearest")
+        pool = pooling(side, side, self.config.grid).to(features)
+        return torch.matmul(features.flatten(2), pool).flatten(1)
+
+
+@blocks.register("teacher")
+class Teacher(Stages):
+    """Stages of the server's teachers: the clients' net, trained on the public images."""
+
+    teachers: int = Field(1, ge=1, description="nets that differ in their batches, side by side")
+
+    @property
+    def needs_public(self) -> bool:
+        return True
+
+    @property
+    def asks_teachers(self) -> int:
+        return self.teachers
+
+    @property
+    def encoders(self) -> int:
+        return self.teachers
+
+    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
+        return self.model_copy(update={"backbone": net.backbone, "norm": net.norm})
+
+    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
+        if len(origins.teachers) < self.teachers:
+            raise ValueError(f"there are {len(origins.teachers)} teachers, not {self.teachers}")
+        return origins.teachers[: self.teachers]
+
+
+@blocks.register("encoder")
+class Kept(Stages):
+    """Stages of an encoder in a model that `accord fuse --save` wrote."""
+
+    model: str = Field(description="the model's folder")
+    net: int = Field(0, ge=0, description="which of its nets")
+    digest: str = Field("", description="found out, not asked for")
+
+    @model_validator(mode="after")
+    def _found_out(self) -> Self:
+        """Looks into the model once; a briefing has all of it, and a client needs no file."""
+        if not self.digest:
+            found = self._load()
+            object.__setattr__(self, "backbone", found.header.net.backbone)
+            object.__setattr__(self, "norm", found.header.net.norm)
+            object.__setattr__(self, "digest", _digest(self._weights(found)))
+        return self
+
+    def _load(self) -> SavedModel:
+        found = SavedModel.load(Path(self.model))
+        if found.header.net.map is not None:
+            raise AccordError(
+                f"encoder: {self.model} is a closed form and has no encoder. Use its map instead."
+            )
+        if self.net >= found.header.nets:
+            raise AccordError(
+                f"{self.model} has {found.header.nets} nets, counted from 0; found net: {self.net}."
+            )
+        return found
+
+    def _weights(self, found: SavedModel) -> dict[str, Tensor]:
+        return {
+            name.removeprefix("encoder."): tensor
+            for name, tensor in found.weights(self.net).items()
+            if name.startswith("encoder.")
+        }
+
+    def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
+        found = self._load().header.channels
+        if found != channels:
+            raise AccordError(
+                f"encoder: {self.model} is for images of {found} channels; the study's have "
+                f"{channels}. Set data.image.channels, or choose another model."
+            )
+        return super().draw(channels, origins, index)
+
+    def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
+        header = self._load().header
+        (mean, std), (own_mean, own_std) = (
+            map(torch.tensor, pair)
+            for pair in ((origins.mean, origins.std), (header.mean, header.std))
+        )
+        return std / own_std, (mean - own_mean) / own_std
+
+    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:  # noqa: ARG002
+        weights = self._weights(self._load())
+        if _digest(weights) != self.digest:
+            raise AccordError(
+                f"{self.model} is not the model it was when this study began. Put that one back, "
+                "or begin another record with --out."
+            )
+        return [weights]
+
+
+def _digest(weights: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(name.encode())
+        digest.update(weights[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,153 @@
+"""φ: blocks of fixed features side by side, averaged with those of the mirror image; a kernel."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor, nn
+
+from accord.core.config import Config
+from accord.core.parts import make_part, part_spec
+from accord.core.randomness import torch_generator
+from accord.nets.maps.base import Block, Origins, blocks
+from accord.nets.maps.nystrom import Nystrom, draw_nystrom
+from accord.nets.settings import NetConfig
+
+PUBLIC_BATCH = 256
+
+
+class MapConfig(Config):
+    """A map φ of images to features that nobody trains."""
+
+    blocks: tuple[dict[str, Any], ...] = Field(
+        ({"use": "patches"},),
+        min_length=1,
+        validate_default=True,
+        description="features side by side",
+    )
+    mirror: bool | None = Field(
+        None, description="average with the mirror image's; null: where the dataset allows flips"
+    )
+    landmarks: int = Field(0, ge=0, description="m, public images of a Gaussian kernel; 0: none")
+    gamma: float = Field(0.3, gt=0, description="γ, at a mean squared distance of 1")
+    teacher_epochs: int | None = Field(
+        None, ge=1, description="on the public images; null: as the recipe public-teacher"
+    )
+
+    @field_validator("blocks", mode="before")
+    @classmethod
+    def _in_full(cls, value: Any) -> Any:
+        entries = value if isinstance(value, list | tuple) else [value]
+        found = []
+        for index, entry in enumerate(entries):
+            part = make_part(blocks, entry, f"map.blocks[{index}]")
+            found.append(part_spec(entry if isinstance(entry, str) else entry["use"], part))
+        return found
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        plain = type(self).model_fields
+        if not self.landmarks and self.gamma != plain["gamma"].default:
+            raise ValueError(
+                f"`gamma` means something only with `landmarks`; found {self.gamma:g} with 0 of "
+                "these. Set landmarks, or drop gamma"
+            )
+        if not self.teachers and self.teacher_epochs is not None:
+            raise ValueError(
+                "`teacher_epochs` means something only with a block `teacher`; found "
+                f"{self.teacher_epochs}, and no such block. Add one, or drop teacher_epochs"
+            )
+        return self
+
+    @property
+    def parts(self) -> list[Block]:
+        return [make_part(blocks, spec, "blocks") for spec in self.blocks]
+
+    @property
+    def needs_public(self) -> bool:
+        return bool(self.landmarks) or any(part.needs_public for part in self.parts)
+
+    @property
+    def teachers(self) -> int:
+        """How many nets the server has to train on its public images."""
+        return max(part.asks_teachers for part in self.parts)
+
+    def width(self, channels: int) -> int:
+        """d, the number of features."""
+        return self.landmarks or sum(part.build(channels).width for part in self.parts)
+
+    def settled(self, net: NetConfig, flips: bool, side: int) -> Self:
+        """With all that a client needs to build it; `side`: the shorter one of an image."""
+        parts = zip(self.blocks, self.parts, strict=True)
+        found = [part_spec(spec["use"], part.settled(net, side)) for spec, part in parts]
+        mirror = flips if self.mirror is None else self.mirror
+        return self.model_copy(update={"blocks": tuple(found), "mirror": mirror})
+
+
+class FeatureMap(nn.Module):
+    """φ at work; in the place of a net's encoder."""
+
+    def __init__(self, config: MapConfig, channels: int) -> None:
+        super().__init__()
+        self.mirror = config.mirror
+        parts = config.parts
+        built = [part.build(channels) for part in parts]
+        self.blocks = nn.ModuleList(built)
+        self.weights = [part.weight for part in parts]
+        self.widths = [block.width for block in built]
+        inputs = sum(self.widths)
+        self.kernel = None
+        if config.landmarks:
+            self.kernel = Nystrom(inputs, config.landmarks, config.gamma)
+        self.width = config.landmarks or inputs
+
+    def forward(self, images: Tensor) -> Tensor:
+        found = self.side_by_side(images)
+        if self.kernel is not None:
+            found = self.kernel(found)
+        return found
+
+    def side_by_side(self, images: Tensor) -> Tensor:
+        found = self._blocks(images)
+        return (found + self._blocks(images.flip(3))) / 2 if self.mirror else found
+
+    def _blocks(self, images: Tensor) -> Tensor:
+        weighted = zip(self.blocks, self.weights, strict=True)
+        return torch.cat([block(images) * weight for block, weight in weighted], dim=1)
+
+
+def made_up(config: MapConfig, channels: int) -> dict[str, Tensor]:
+    """Values of the right shapes, quickly: to check and to time, never to look through."""
+    shapes = FeatureMap(config, channels).state_dict()
+    return {name: torch.zeros_like(tensor) for name, tensor in shapes.items()}
+
+
+def draw_map(config: MapConfig, channels: int, origins: Origins) -> dict[str, Tensor]:
+    """The values of a FeatureMap: from the seed, the public images, and the teacher alone."""
+    found = FeatureMap(config, channels).eval()
+    for index, (block, part) in enumerate(zip(found.blocks, config.parts, strict=True)):
+        block.load_state_dict(part.draw(channels, origins, index))
+    if found.kernel is not None:
+        everyone = torch.arange(len(origins.public))
+        with torch.inference_mode():
+            features = torch.cat(
+                [
+                    found.side_by_side(origins.images(some))
+                    for some in torch.split(everyone, PUBLIC_BATCH)
+                ]
+            )
+        # Each block counts by its weight, however many features it has.
+        weights = torch.cat(
+            [
+                torch.full((width,), weight / width**0.5)
+                for width, weight in zip(found.widths, found.weights, strict=True)
+            ]
+        )
+        draws = torch_generator(origins.seed, "landmarks")
+        values = draw_nystrom(
+            features, weights, config.landmarks, config.gamma, draws, found.widths
+        )
+        found.kernel.load_state_dict(values)
+    return found.state_dict()

@@ -1,0 +1,99 @@
+"""A Gaussian kernel in finitely many dimensions (Williams and Seeger, 2001)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from accord.core.errors import AccordError
+
+JITTER = 1e-6  # on the kernel's diagonal: landmarks may be alike
+FAINT = 1e-4  # of its block's largest spread: a feature that hardly changes in public says nothing
+
+
+class Nystrom(nn.Module):
+    """φ = L⁻¹(k(a) − k̄), k_j(a) = exp(−γ‖a − l_j‖²), K_mm = LLᵀ over the landmarks l.
+
+    a are features standardised by public statistics, scaled so that two images are at a mean
+    squared distance of 1. ⟨φ(x), φ(y)⟩ is then the kernel, as far as the landmarks tell.
+    """
+
+    centre: Tensor
+    scale: Tensor
+    landmarks: Tensor
+    lengths: Tensor  # ‖l_j‖², which every image's distances need
+    whiten: Tensor
+    shift: Tensor
+
+    def __init__(self, inputs: int, landmarks: int, gamma: float) -> None:
+        super().__init__()
+        self.gamma = gamma
+        for name, shape in (
+            ("centre", (inputs,)),
+            ("scale", (inputs,)),
+            ("landmarks", (landmarks, inputs)),
+            ("lengths", (landmarks,)),
+            ("whiten", (landmarks, landmarks)),
+            ("shift", (landmarks,)),
+        ):
+            self.register_buffer(name, torch.empty(shape))
+
+    def forward(self, features: Tensor) -> Tensor:
+        a = (features - self.centre) * self.scale
+        k = gaussian(a, self.landmarks, self.lengths, self.gamma)
+        return (k - self.shift) @ self.whiten.T
+
+
+def gaussian(a: Tensor, b: Tensor, lengths: Tensor, gamma: float) -> Tensor:
+    """(N, M): exp(−γ‖a_i − b_j‖²); `lengths` are ‖b_j‖²."""
+    products = torch.addmm(lengths, a, b.T, alpha=-2)
+    distances = products.add_(a.square().sum(dim=1, keepdim=True)).clamp_(min=0)
+    return distances.mul_(-gamma).exp_()
+
+
+def draw_nystrom(
+    features: Tensor,
+    weights: Tensor,
+    landmarks: int,
+    gamma: float,
+    draws: torch.Generator,
+    widths: Sequence[int] | None = None,
+) -> dict[str, Tensor]:
+    """The values of a `Nystrom`, from features of all public images.
+
+    `weights` (inputs): how much each feature counts, once standardised. `widths`: of the blocks
+    that stand side by side in `features`; without, they are one.
+    """
+    widths = list(widths or [features.shape[1]])
+    if landmarks > len(features):
+        raise AccordError(
+            f"map.landmarks: expected at most the {len(features)} public images there are; found "
+            f"{landmarks}. Ask for fewer, or set a larger data.public."
+        )
+    spread, centre = torch.std_mean(features.double(), dim=0)
+    # Within a block: how blocks compare is for their weights to say.
+    usual_of_block = torch.cat([one.max().expand(len(one)) for one in torch.split(spread, widths)])
+    changes = spread > FAINT * usual_of_block
+    if not bool(changes.any()):
+        raise AccordError(
+            "map.landmarks: the public images all look alike, so there is no distance to measure "
+            "by. Use other public images, or landmarks: 0."
+        )
+    scale = torch.where(changes, weights.double() / spread, 0.0)
+    a = (features.double() - centre) * scale
+    usual = (2 * a.var(dim=0).sum()).sqrt()  # √ of the mean squared distance of two images
+    a, scale = a / usual, scale / usual
+    chosen = a[torch.randperm(len(a), generator=draws)[:landmarks]]
+    lengths = chosen.square().sum(dim=1)
+    K = gaussian(chosen, chosen, lengths, gamma)
+    K.diagonal().add_(JITTER)
+    L = torch.linalg.cholesky(K)
+    whiten = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype), upper=False)
+    public = [gaussian(some, chosen, lengths, gamma) for some in torch.split(a, 512)]
+    found = {
+        **{"centre": centre, "scale": scale, "landmarks": chosen, "lengths": lengths},
+        **{"whiten": whiten, "shift": torch.cat(public).mean(dim=0)},
+    }
+    return {name: tensor.float() for name, tensor in found.items()}

@@ -1,0 +1,156 @@
+"""Whitened patches (Coates and Ng, 2011): a dictionary that nobody trains.
+
+Every k×k patch p of an image is brought to mean 0 and spread 1, whitened, and compared with a
+dictionary D of other such patches; what exceeds a threshold, on either side, is averaged over a
+grid of windows. All of it but the threshold is linear, so it takes two matrix products.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from accord.core.errors import AccordError
+from accord.core.randomness import torch_generator
+from accord.nets.maps.base import Block, BlockModule, Origins, blocks, pooling
+from accord.nets.maps.dead_leaves import leaf_pictures
+from accord.nets.settings import NetConfig
+
+FLOOR = 2.5e-3  # of a patch's variance, (10/255²) in units of a usual spread: noise is no contrast
+SAMPLE = 60_000  # patches to whiten by
+PICTURES, SIDE = 400, 32  # made-up pictures they are taken from
+AT_ONCE = 2**21  # responses in memory at a time: they should stay near the processor
+
+
+@blocks.register("patches")
+class Patches(Block):
+    """φ = grid means of max(0, r − t) and max(0, −r − t), r = D·whitened(p) for every patch p."""
+
+    size: int = Field(
+        6, ge=1, description="k, of k×k patches; at most two thirds of an image's side"
+    )
+    count: int = Field(400, ge=1, le=SAMPLE // 4, description="rows of the dictionary D")
+    grid: int = Field(2, ge=1, description="windows along a side, half overlapping")
+    threshold: float = Field(0.5, ge=0, description="t")
+    whitening: float = Field(0.1, gt=0, description="ε: (cov + ε)^(−1/2)")
+    source: Literal["synthetic", "public"] = Field(
+        "synthetic", description="where D is from: made-up pictures, the same for a seed; or public"
+    )
+
+    @property
+    def needs_public(self) -> bool:
+        return self.source == "public"
+
+    def build(self, channels: int) -> PatchModule:
+        return PatchModule(self, channels)
+
+    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
+        """Patches of tiny images are smaller, so that there is more than one place for them."""
+        return self.model_copy(update={"size": min(self.size, max(1, 2 * side // 3))})
+
+    def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
+        draws = torch_generator(origins.seed, "patches", index)
+        if self.source == "public":
+            some = torch.randperm(len(origins.public), generator=draws)[:PICTURES]
+            pictures = origins.images(some)
+        else:
+            pictures = leaf_pictures(PICTURES, SIDE, channels, origins.seed)
+        p = contrast_normalised(_sampled(pictures, self.size, draws))
+        mean = p.mean(dim=0)
+        whiten = _inverse_root((p - mean).T @ (p - mean) / len(p), self.whitening)
+        rows = (p - mean) @ whiten
+        # A patch with hardly any contrast, whitened, is noise.
+        length = rows.norm(dim=1)
+        rows = rows[length > 0.3 * length.median()]
+        if len(rows) < self.count:
+            raise AccordError(
+                f"patches: expected {self.count} patches with some contrast for the dictionary; "
+                f"found {len(rows)} among {SAMPLE:,}. Make `size` larger"
+                f"{', or `count` smaller' if len(rows) else ''}."
+            )
+        chosen = rows[torch.randperm(len(rows), generator=draws)[: self.count]]
+        dictionary = F.normalize(chosen, dim=1) @ whiten
+        # Rows of centred patches sum to 0, whitened too: a patch need not be centred to meet them.
+        return {"dictionary": dictionary.float(), "offset": (dictionary @ mean).float()}
+
+
+class PatchModule(BlockModule):
+    dictionary: Tensor
+    offset: Tensor
+
+    def __init__(self, config: Patches, channels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.width = 2 * config.count * config.grid**2
+        inside = channels * config.size**2
+        self.register_buffer("dictionary", torch.empty(config.count, inside))
+        self.register_buffer("offset", torch.empty(config.count))
+
+    def forward(self, images: Tensor) -> Tensor:
+        height, width = (side - self.config.size + 1 for side in images.shape[2:])
+        if min(height, width) < 1:
+            raise AccordError(
+                f"patches: expected a size of at most {min(images.shape[2:])}, as the images are; "
+                f"found {self.config.size}."
+            )
+        pool = pooling(height, width, self.config.grid).to(images)
+        if torch.compiler.is_compiling():
+            return self._some(images, pool)
+        at_once = max(1, AT_ONCE // (self.config.count * height * width))
+        return torch.cat([self._some(some, pool) for some in torch.split(images, at_once)])
+
+    def _some(self, images: Tensor, pool: Tensor) -> Tensor:
+        dictionary, t = self.dictionary.expand(images.shape[0], -1, -1), self.config.threshold
+        r = torch.baddbmm(-self.offset[:, None], dictionary, self._patches(images))
+        # Windows average, and so t may be taken away after them: max(0, r − t) = max(r, t) − t.
+        above = torch.matmul(r.clamp(min=t), pool) - t
+        below = torch.matmul(r.clamp_(max=-t), pool) + t
+        return torch.cat([above, -below], dim=1).flatten(1)
+
+    def _patches(self, images: Tensor) -> Tensor:
+        """(N, k²C, places): every patch, of spread 1."""
+        size, contrast = self.config.size, self._contrast(images)
+        if torch.compiler.is_compiling():
+            return F.unfold(images, size) * contrast.flatten(2)
+        # The same in one pass over memory.
+        windows = images.unfold(2, size, 1).unfold(3, size, 1).permute(0, 1, 4, 5, 2, 3)
+        p = torch.empty(windows.shape, dtype=images.dtype, device=images.device)
+        torch.mul(windows, contrast[:, :, None, None], out=p)
+        return p.flatten(1, 3).flatten(2)
+
+    def _contrast(self, images: Tensor) -> Tensor:
+        """(N, 1, height, width): 1/√(variance + floor) of every patch, by running means."""
+        down, across = (_running(side, self.config.size).to(images) for side in images.shape[2:])
+        mean = down @ images.mean(dim=1, keepdim=True) @ across.T
+        square = down @ images.square().mean(dim=1, keepdim=True) @ across.T
+        variance = (square - mean.square()).clamp(min=0)
+        return (variance + FLOOR).rsqrt()
+
+
+def _running(side: int, size: int) -> Tensor:
+    """(side − size + 1, side): each row averages the next `size` of its neighbours."""
+    return torch.ones(side - size + 1, side).triu().tril(size - 1) / size
+
+
+def contrast_normalised(p: Tensor) -> Tensor:
+    """Each row with mean 0 and spread 1, faint ones with less."""
+    centred = p - p.mean(dim=1, keepdim=True)
+    return centred / (centred.square().mean(dim=1, keepdim=True) + FLOOR).sqrt()
+
+
+def _sampled(pictures: Tensor, size: int, draws: torch.Generator) -> Tensor:
+    """(SAMPLE, k²C): patches from random places, in float64."""
+    p = F.unfold(pictures, size)
+    picture = torch.randint(p.shape[0], (SAMPLE,), generator=draws)
+    place = torch.randint(p.shape[2], (SAMPLE,), generator=draws)
+    return p[picture, :, place].double()
+
+
+def _inverse_root(covariance: Tensor, epsilon: float) -> Tensor:
+    values, vectors = torch.linalg.eigh(covariance)
+    root: Tensor = (vectors * (values.clamp(min=0) + epsilon).rsqrt()) @ vectors.T
+    return root

@@ -1,0 +1,87 @@
+"""The bank: features of public images in a briefing, for clients to contrast against.
+
+The server takes some images out before anything is dealt to clients, trains a teacher of the
+clients' net on them (or takes an earlier federation's), encodes them and sends a selection.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+
+from accord.core.config import Config
+from accord.core.errors import AccordError
+from accord.core.randomness import numpy_generator
+from accord.data.images import Indices, Labels
+from accord.data.split import balanced_subset
+from accord.objective.negatives import Rows
+
+USUAL_SIZE = 4096
+EPOCHS = 20  # of a teacher
+
+
+class BankConfig(Config):
+    """Which public features a client is given."""
+
+    size: int | None = Field(
+        None, ge=1, description=f"rows; null: {USUAL_SIZE}, or all public images if fewer"
+    )
+    selection: Literal["balanced", "random"] = Field(
+        "balanced", description="as equally many of each class as there are, or whatever comes"
+    )
+    teacher_epochs: int = Field(
+        EPOCHS, ge=1, description="of the clients' net on the public images, which it then encodes"
+    )
+    source: str | None = Field(
+        None, description="folder of an earlier trial whose fused features encode them instead"
+    )
+
+    @model_validator(mode="after")
+    def _one_encoder(self) -> BankConfig:
+        if self.source is not None and self.teacher_epochs != EPOCHS:
+            raise ValueError("a bank has a teacher (teacher_epochs) or a source, not both")
+        return self
+
+    def rows(self, labels: Labels) -> int:
+        """How many rows the bank has, of public images with these labels."""
+        available = len(labels)
+        if not available:
+            raise AccordError(
+                "a bank needs public images, found none: set data.public, e.g. data.public=0.1."
+            )
+        if self.size is not None and self.size > available:
+            raise AccordError(
+                f"bank.size: expected at most the {available:,} public images there are; found "
+                f"{self.size:,}. Make it smaller, raise data.public, or leave it out."
+            )
+        return self.size or min(USUAL_SIZE, available)
+
+    def select(self, labels: Labels, seed: int) -> Indices:
+        """Sorted positions of the chosen rows."""
+        rows = self.rows(labels)
+        order = numpy_generator(seed, "bank").permutation(len(labels))
+        if self.selection == "random":
+            return np.sort(order[:rows])
+        present = len(np.unique(labels))
+        if rows < present:
+            raise AccordError(
+                f"bank.size: expected at least {present}, one row for each class; found {rows}. "
+                "Make it larger, or set bank.selection to random."
+            )
+        return np.sort(order[balanced_subset(labels[order], rows, "bank.size")])
+
+
+def choose(public: Rows, config: BankConfig, seed: int) -> Rows:
+    """The bank: a selection of all public features."""
+    chosen = torch.from_numpy(config.select(public.labels.numpy(), seed))
+    return Rows(public.features[chosen], public.labels[chosen])
+
+
+def stand_in(labels: Labels, width: int) -> Rows:
+    """Random unit features for public images, to try a briefing before there is a teacher."""
+    draws = torch.Generator().manual_seed(0)
+    features = torch.randn(len(labels), width, generator=draws)
+    return Rows(torch.nn.functional.normalize(features, dim=1), torch.from_numpy(labels))

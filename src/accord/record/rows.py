@@ -1,0 +1,69 @@
+"""The rows of results.csv: one per trial × round × checkpoint × fusion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from accord.record.folders import TrialFolder
+
+# The setting, and what was measured there; `trial` names the folder behind a row.
+SETTING = (
+    "study",
+    "dataset",
+    "partition",
+    "alpha",
+    "clients",
+    "recipe",
+    "fusion",
+    "seed",
+    "round",
+    "epoch",
+)
+MEASURED = (
+    "accuracy",
+    "balanced_accuracy",
+    "worst_class",
+    "ece",
+    "validation_accuracy",
+    "personal_accuracy",
+    "loss",
+    "upload_bytes",
+    "download_bytes",
+    "exchanges",
+    "seconds",
+)
+COLUMNS = (*SETTING, *MEASURED, "trial")
+COSTS = ("upload_bytes", "download_bytes", "seconds")
+
+Row = dict[str, Any]
+
+
+def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
+    """A trial's lines of results.csv, with a column for each of the grid's `axes`."""
+    info = trial.info()
+    if not info:
+        return
+    shared = {key: info.get(key) for key in COLUMNS if key in info}
+    for checkpoint in trial.measures()["checkpoints"]:
+        for fusion, measured in checkpoint["fusions"].items():
+            metrics = {key: value for key, value in measured.items() if key in COLUMNS}
+            yield {
+                **dict.fromkeys(COLUMNS),
+                **shared,
+                **{axis: _coordinate(info, axis) for axis in axes},
+                "fusion": fusion,
+                "round": checkpoint["round"],
+                "epoch": checkpoint["epoch"],
+                **{cost: checkpoint[cost] for cost in COSTS},
+                **metrics,
+                "trial": trial.id,
+            }
+
+
+def _coordinate(info: dict[str, Any], axis: str) -> Any:
+    """Where a trial stands on an axis of the grid; a pooled one is on none of the partition's."""
+    section, key = axis.split(".")
+    if section == "partition" and info["partition"] == "pooled":
+        return None
+    return info["config"][section].get(key)

@@ -1,0 +1,268 @@
+"""What a study will cost, from a few real steps of each kind of training: `--dry-run`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import torch
+from rich.console import RenderableType
+
+from accord.client.make import make_client
+from accord.client.summing import ROWS, Summing
+from accord.client.training import Training
+from accord.core.budget import Budget
+from accord.data.imageset import ImageSet
+from accord.federation.briefing import rehearse
+from accord.federation.map_run import MapRun
+from accord.federation.measuring.agenda import FORWARD
+from accord.federation.plan import Plan, kind_of_work
+from accord.federation.run import workers_for
+from accord.federation.tasks.base import one_thread, peak_memory
+from accord.federation.teacher_run import TeacherRun
+from accord.federation.trial_run import TrialRun
+from accord.federation.work import Run
+from accord.nets.inference import EVAL_BATCH, forward_all
+from accord.record.record import Record
+from accord.report.progress import spoken
+from accord.report.tables import plain_table
+from accord.study.recipe import TrainingRecipe
+from accord.study.study import Study, Trial
+
+STEPS = 3  # timed, after one that warms up
+ENOUGH = 5.0  # seconds after which fewer steps will do
+FACTORS = 30  # what solving a ridge takes, in Cholesky factors of its matrix
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One kind of training on one core."""
+
+    step: float  # seconds
+    look: float  # more seconds, for a step that looks at the gradients
+    forward: float  # seconds per image
+    upload_bytes: int
+    briefing_bytes: int
+    width: int  # of a feature
+    solving: float = 0.0  # seconds, where sums are fused
+
+    def training(self, images: int, budget: Budget) -> float:
+        """Seconds of all epochs of a client with so many images."""
+        steps = -(-images // budget.batch)
+        looks = max(1.0, steps / budget.look_every)
+        return budget.epochs * (steps * self.step + looks * self.look)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One trial."""
+
+    name: str
+    rounds: int
+    sizes: list[int]  # images per client
+    train_seconds: list[float]  # of each client and round yet to come, on one core
+    measure_seconds: float
+    upload_bytes: int
+    download_bytes: int
+    disk_bytes: int
+    note: str
+    teacher: bool = False
+
+    def cells(self, several_rounds: bool) -> tuple[str, ...]:
+        low, high = min(self.sizes), max(self.sizes)
+        return (
+            self.name,
+            *([str(self.rounds)] if several_rounds else []),
+            str(len(self.sizes)),
+            str(high) if low == high else f"{low}–{high}",
+            spoken(sum(self.train_seconds) + self.measure_seconds),
+            f"{self.upload_bytes / 1e6:.1f}",
+            f"{self.download_bytes / 1e6:.1f}",
+            self.note,
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    costs: list[Cost]
+    workers: int
+    memory: int  # of one worker
+
+    @property
+    def seconds(self) -> float:
+        """The sum shared by all workers, but never less than the longest client."""
+        training = [seconds for cost in self.costs for seconds in cost.train_seconds]
+        total = sum(training) + sum(cost.measure_seconds for cost in self.costs)
+        return max(total / self.workers, max(training, default=0.0))
+
+    def lines(self) -> list[RenderableType]:
+        """The trials, and the sums."""
+        several = any(cost.rounds > 1 for cost in self.costs)
+        rounds = ["rounds"] if several else []
+        numbers = (*rounds, "clients", "images each", "core time", "MB up", "MB down")
+        rows = [cost.cells(several) for cost in self.costs]
+        title = f"trials: {sum(not cost.teacher for cost in self.costs)}"
+        memory = self.memory * self.workers
+        scarce = " (more than this machine has)" if memory > psutil.virtual_memory().total else ""
+        disk = sum(cost.disk_bytes for cost in self.costs)
+        return [
+            plain_table(("trial", *numbers, ""), rows, numbers=numbers, title=title),
+            f"time: about {spoken(self.seconds)} with {self.workers} workers",
+            f"memory: about {self.memory / 1e9:.1f} GB per worker, "
+            f"{memory / 1e9:.1f} GB in all{scarce}",
+            f"record: about {disk / 1e6:.0f} MB",
+        ]
+
+
+def estimate(study: Study, record: Record, data_root: Path | None, workers: int | None) -> Estimate:
+    """Times a few steps of every kind of training; what `record` has is free. Writes nothing."""
+    record.refuse_another(study)
+    plan = Plan(study, data_root, lambda line: print(line, file=sys.stderr))
+    plan.check()
+    with one_thread():  # as a client works
+        costs = _costs(plan.runs(record))
+    return Estimate(costs, workers_for(workers), peak_memory())
+
+
+def _costs(runs: list[Run]) -> list[Cost]:
+    speeds: dict[str, Speed] = {}
+    costs = []
+    for run in runs:
+        if isinstance(run, MapRun):
+            continue  # drawing takes a minute at most
+        kind = kind_of_work(run.trial)
+        if kind not in speeds:
+            speeds[kind] = _measure_speed(run)
+        if isinstance(run, TrialRun):
+            costs.append(_cost(run, speeds[kind]))
+        elif isinstance(run, TeacherRun) and not run.over:
+            costs.append(_cost_of_teacher(run, speeds[kind]))
+    return costs
+
+
+def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
+    """The server's own training; nothing travels."""
+    budget = run.trial.setup.budget
+    seconds = [speed.training(run.images, budget) for _ in run.untrained]
+    note = "an earlier trial's nets" if run.source else "trains on the public images"
+    features = run.images * (speed.width * 4 + 8)
+    kept = run.teachers * speed.upload_bytes + speed.briefing_bytes
+    return Cost(
+        name=run.folder.id,
+        rounds=1,
+        sizes=[run.images],
+        train_seconds=seconds,
+        measure_seconds=run.images * speed.forward * run.passes / FORWARD,
+        upload_bytes=0,
+        download_bytes=0,
+        disk_bytes=features + (0 if run.source else kept),
+        note=note,
+        teacher=True,
+    )
+
+
+def _cost(run: TrialRun, speed: Speed) -> Cost:
+    budget, agenda = run.trial.setup.budget, run.measuring.agenda
+    sizes = dict(zip(run.clients, run.allocation.partition.label_counts.sum(axis=1), strict=True))
+    waiting = [] if run.over or run.twin else [int(sizes[client]) for _, client in run.untrained()]
+    asked = sum(len(one.asked) for one in run.rounds)
+    # φ's values are kept once more, and the total of all sums.
+    sums = run.trial.recipe.uploads == "sums"
+    fixed = speed.briefing_bytes + 8 * speed.width**2 if sums else 0
+    kept = asked if run.trial.options.keep_checkpoints else len(run.rounds[-1].asked)
+    return Cost(
+        name=run.folder.id,
+        rounds=len(run.rounds),
+        sizes=[int(size) for size in sizes.values()],
+        train_seconds=[
+            speed.training(size, budget) + size * speed.forward * len(budget.checkpoints)
+            for size in waiting
+        ],
+        measure_seconds=agenda.measure_work() * speed.forward / agenda.forward
+        + agenda.merge_work() * speed.step / (budget.batch * run.views)
+        + (speed.solving if agenda.missing() else 0.0),
+        upload_bytes=speed.upload_bytes * asked,
+        download_bytes=speed.briefing_bytes * asked,
+        disk_bytes=speed.upload_bytes * kept + speed.briefing_bytes * len(run.rounds) + fixed,
+        note="finished already" if run.over else "shares a training above" if run.twin else "",
+    )
+
+
+def _measure_speed(run: Run) -> Speed:
+    """A few steps of a client of this kind, on the images of the largest one."""
+    allocation = run.allocation
+    largest = int(allocation.partition.label_counts.sum(axis=1).argmax())
+    data = allocation.part("public") if isinstance(run, TeacherRun) else allocation.client(largest)
+    client = make_client(
+        data.slice(0, max(run.trial.setup.budget.batch, EVAL_BATCH)),
+        rehearse(_longer(run.trial), allocation),
+        "0",
+    )
+    sent = len(rehearse(run.trial, allocation).to_bytes())
+    if isinstance(client, Training):
+        return _speed_of_training(client, data, sent)
+    if isinstance(client, Summing):
+        return _speed_of_summing(client, run.trial.setup.budget.batch, sent)
+    raise TypeError(f"no way to time a {type(client).__name__}")
+
+
+def _speed_of_training(client: Training, data: ImageSet, sent: int) -> Speed:
+    """A few steps, and one forward pass."""
+    budget, briefing = client.budget, client.briefing
+    training = Training(data.slice(0, budget.batch), briefing, "0")
+    training.run_epoch()  # warms up
+    look = _step_seconds(training)
+    training.looking = False
+    step = _step_seconds(training)
+    began = time.perf_counter()
+    seen = data.slice(0, EVAL_BATCH)
+    for _ in forward_all(training.net, seen, briefing.header, torch.device("cpu")):
+        pass
+    forward = (time.perf_counter() - began) / len(seen)
+    upload = len(training.upload().to_bytes())
+    width = training.net.encoder.width
+    return Speed(step, max(0.0, look - step), forward, upload, sent, width)
+
+
+def _speed_of_summing(client: Summing, batch: int, sent: int) -> Speed:
+    """One look at some images, and one sum as many rows are added by; nothing trains."""
+    some = client.data
+    client.run_epoch()  # warms up
+    began = time.perf_counter()
+    features = client.features(torch.arange(len(some)))
+    forward = (time.perf_counter() - began) / len(some)
+    began = time.perf_counter()
+    client.add(features, torch.from_numpy(some.labels))
+    image = forward + (time.perf_counter() - began) / ROWS
+    upload, width = len(client.upload().to_bytes()), client.map.width
+    return Speed(image * batch, 0.0, forward, upload, sent, width, _solving_seconds(width))
+
+
+def _solving_seconds(width: int) -> float:
+    """Of a ridge: eigenvalues and some λ, in Cholesky factors, of which a small one is timed."""
+    size = min(width, 1_000)
+    some = torch.eye(size, dtype=torch.float64) + 0.1 / size
+    began = time.perf_counter()
+    torch.linalg.cholesky_ex(some)
+    return FACTORS * (time.perf_counter() - began) * (width / size) ** 3
+
+
+def _longer(trial: Trial) -> Trial:
+    """With enough epochs for all steps that are timed."""
+    if not isinstance(trial.recipe, TrainingRecipe):
+        return trial
+    setup = trial.setup
+    budget = setup.budget.model_copy(update={"epochs": max(setup.budget.epochs, 4 * STEPS)})
+    return replace(trial, setup=setup.model_copy(update={"budget": budget}))
+
+
+def _step_seconds(training: Training) -> float:
+    """Of the last of a few epochs of one step each."""
+    began, done = time.perf_counter(), 0
+    while done < STEPS and time.perf_counter() - began < ENOUGH and not training.done:
+        training.run_epoch()
+        done += 1
+    return float(training.telemetry[-1]["seconds"])

@@ -1,0 +1,27 @@
+"""Lists recipes and datasets. Nothing here needs a net, so nobody waits for torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import RenderableType
+
+from accord.data.datasets import Availability
+from accord.report.tables import plain_table
+from accord.study.library import read_recipe, shipped
+
+
+def show_recipes() -> RenderableType:
+    rows = []
+    for name, alias in shipped().items():
+        recipe = read_recipe(name, Path())
+        fusion = ", ".join(spec.get("as", spec["use"]) for spec in recipe["fusion"])
+        rows.append((name, alias or "", fusion, recipe["about"].strip()))
+    return plain_table(("recipe", "alias", "fusion", "what it is"), rows)
+
+
+def show_datasets(entries: list[Availability]) -> RenderableType:
+    rows = [
+        (entry.name, "yes" if entry.found else "–", entry.where, entry.note) for entry in entries
+    ]
+    return plain_table(("dataset", "found", "where, or what to put where", "note"), rows)

@@ -1,0 +1,198 @@
+"""Live progress: a bar per client and an ETA on a terminal, plain lines when piped."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from accord.federation.execute import TaskJob
+    from accord.federation.work import Run
+
+PLAIN_EVERY = 5.0  # seconds between two lines when nobody looks at a terminal
+
+
+def spoken(seconds: float) -> str:
+    """A duration as people say it."""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+class Work:
+    """How much is done of how much, in images, and what that means for the clock."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.total = sum(run.work() for run in runs)
+        self.done = 0.0
+        self.current: dict[int, float] = {}
+        self.began = time.monotonic()
+        self.restored = 0.0  # done by an earlier run that was interrupted, which took no time now
+        self.first: tuple[float, float] | None = None  # when work was first heard of, and how much
+
+    def share(self) -> float:
+        return min(1.0, self._all() / max(self.total, 1e-9))
+
+    def _all(self) -> float:
+        return self.done + sum(self.current.values())
+
+    def heard(self, job: int, size: float, *, restored: bool = False) -> None:
+        if restored:
+            self.restored += size - self.current.get(job, 0.0)
+        self.current[job] = size
+        if self.first is None:
+            # Not from the start: workers take seconds to come up, which no later work does.
+            self.first = (time.monotonic(), self._all() - self.restored)
+
+    def left(self) -> float | None:
+        """Seconds to go, once there is something to judge by."""
+        if self.first is None:
+            return None
+        passed, done = time.monotonic() - self.first[0], self._all() - self.restored - self.first[1]
+        if done < 0.005 * self.total:
+            return None
+        return passed * max(0.0, self.total - self._all()) / done
+
+
+class Silent:
+    """Nobody looks on."""
+
+    def tell(self, line: str) -> None:
+        pass
+
+    @contextmanager
+    def watching(self, runs: Sequence[Run]) -> Iterator[None]:  # noqa: ARG002
+        yield
+
+    def started(self, run: Run, job: TaskJob) -> None:
+        pass
+
+    def news(self, run: Run, job: TaskJob, share: float, *, restored: bool = False) -> None:
+        pass
+
+    def ended(self, run: Run, job: TaskJob, failure: str | None) -> None:
+        pass
+
+    def finished(self, run: Run) -> None:
+        pass
+
+
+class Plain(Silent):
+    """A line per finished trial and failure, and every few seconds how far it is."""
+
+    def __init__(self) -> None:
+        self.work: Work | None = None
+        self.spoke = time.monotonic()
+
+    def tell(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def watching(self, runs: Sequence[Run]) -> Iterator[None]:
+        self.work = Work(runs)
+        self.tell(f"trials to run: {sum(run.kind == 'trial' for run in runs)}")
+        yield
+
+    def news(self, run: Run, job: TaskJob, share: float, *, restored: bool = False) -> None:
+        work = self.work
+        if work is None:
+            return
+        work.heard(id(job), share * job.size, restored=restored)
+        if time.monotonic() - self.spoke > PLAIN_EVERY:
+            self.spoke = time.monotonic()
+            left = work.left()
+            rest = f", about {spoken(left)} left" if left is not None else ""
+            self.tell(f"{work.share():.0%} done{rest} ({run.folder.id})")
+
+    def ended(self, run: Run, job: TaskJob, failure: str | None) -> None:
+        if self.work is not None:
+            self.work.current.pop(id(job), None)
+            self.work.done += job.size
+        if failure:
+            self.tell(f"{run.folder.id}: {failure}")
+
+    def finished(self, run: Run) -> None:
+        for remark in run.remarks:
+            self.tell(remark)
+        self.tell(f"{run.folder.id}: {run.status}")
+
+
+class Bars(Plain):
+    """A terminal: one bar for the study, one per client at work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.console = Console(stderr=True)
+        self.bars = Progress(
+            TextColumn("  {task.description}"), BarColumn(), TaskProgressColumn(), expand=False
+        )
+        self.tasks: dict[int, TaskID] = {}
+
+    def tell(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False)
+
+    @contextmanager
+    def watching(self, runs: Sequence[Run]) -> Iterator[None]:
+        self.work = Work(runs)
+        live = Live(
+            console=self.console,
+            get_renderable=self._picture,
+            refresh_per_second=5,
+            transient=True,
+        )
+        with live:
+            yield
+
+    def _picture(self) -> Group:
+        work = self.work
+        if work is None:
+            return Group(self.bars)
+        left = work.left()
+        eta = f"about {spoken(left)} left" if left is not None else "measuring the speed"
+        passed = spoken(time.monotonic() - work.began)
+        return Group(self.bars, Text(f"  {work.share():4.0%} of the study, {passed}, {eta}"))
+
+    def started(self, run: Run, job: TaskJob) -> None:
+        seed = f"seed {run.trial.seed}"
+        alpha = run.trial.setup.partition.skew
+        setting = f"α {alpha:g}, {seed}" if alpha else seed
+        name = f"{run.trial.recipe.name} ({setting}) {_round_of(run, job)}{job.task.about}"
+        self.tasks[id(job)] = self.bars.add_task(name, total=1.0)
+
+    def news(self, run: Run, job: TaskJob, share: float, *, restored: bool = False) -> None:  # noqa: ARG002
+        if self.work is not None:
+            self.work.heard(id(job), share * job.size, restored=restored)
+        if id(job) in self.tasks:
+            self.bars.update(self.tasks[id(job)], completed=share)
+
+    def ended(self, run: Run, job: TaskJob, failure: str | None) -> None:
+        super().ended(run, job, failure)
+        if id(job) in self.tasks:
+            self.bars.remove_task(self.tasks.pop(id(job)))
+
+    def finished(self, run: Run) -> None:
+        for remark in run.remarks:
+            self.tell(remark)
+        mark = "✓" if run.status == "finished" else "✗"
+        self.tell(f"{mark} {run.folder.id}")
+
+
+def _round_of(run: Run, job: TaskJob) -> str:
+    """Which round a task belongs to, in a trial that has several."""
+    rounds, number = run.trial.method.rounds, getattr(job.task, "round", None)
+    return f"round {number} of {rounds}, " if rounds > 1 and number else ""
+
+
+def make_watcher() -> Plain:
+    return Bars() if sys.stderr.isatty() else Plain()

@@ -1,0 +1,88 @@
+"""Results: the rows of a record, as a table, a DataFrame or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from accord.core.errors import AccordError
+from accord.record.record import Record
+from accord.record.rows import COLUMNS, Row
+from accord.report.comparison import comparison
+from accord.report.dials import events_of
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run has found so far. In a notebook it shows as a table."""
+
+    path: Path
+    rows: list[Row]
+    failures: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, record: Record) -> Results:
+        rows = record.rows()
+        infos = {trial.id: trial.info() for trial in record.trials()}
+        failed = {
+            name: [str(reason) for reason in info.get("failures", [])]
+            for name, info in infos.items()
+            if info.get("status") == "failed"
+        }
+        return cls(record.path, rows, failed)
+
+    @property
+    def record(self) -> Record:
+        return Record(self.path)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Every client's telemetry, epoch by epoch, with its `trial`."""
+        return [
+            {"trial": trial.id, **event}
+            for trial in self.record.trials()
+            for event in events_of(trial)
+        ]
+
+    def frame(self) -> pandas.DataFrame:
+        """The rows as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError:
+            raise AccordError("the DataFrame view needs pandas: pip install pandas.") from None
+        extra = [key for row in self.rows for key in row if key not in COLUMNS]
+        return pandas.DataFrame(self.rows, columns=[*COLUMNS, *dict.fromkeys(extra)])
+
+    def to_json(self) -> str:
+        content = {"path": str(self.path), "rows": self.rows, "failures": self.failures}
+        return json.dumps(content, indent=1, ensure_ascii=False)
+
+    def table(self, width: int = 160) -> Table:
+        """Mean and spread over seeds of every setting, recipe and fusion."""
+        return comparison(self.rows, str(self.path), width)
+
+    def __str__(self) -> str:
+        console = Console(width=160, no_color=True)
+        with console.capture() as captured:
+            console.print(self.table(console.width))
+        return captured.get()
+
+    def _repr_html_(self) -> str:
+        return str(self.frame()._repr_html_())  # type: ignore[operator]
+
+
+def load(run_dir: Path | str) -> Results:
+    """The results of a run directory."""
+    path = Path(run_dir)
+    if not path.is_dir():
+        known = [p.parent.name for p in sorted(Path("runs").glob("*/study.yaml"))]
+        runs = f" In runs/ there are: {', '.join(known)}." if known else ""
+        raise AccordError(f"{path} is not a run directory: there is no such folder.{runs}")
+    return Results.of(Record(path))

@@ -1,0 +1,208 @@
+"""Checks a recipe: builds every part once, so that a mistake shows before anything trains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from accord.balance import balances
+from accord.core.budget import Budget
+from accord.core.config import keys, parse
+from accord.core.errors import AccordError, nearest
+from accord.core.parts import make_part, part_spec
+from accord.fusion import fusions
+from accord.fusion.base import rule_of
+from accord.methods import methods
+from accord.objective import Term, anchor_kinds, make_alignment, make_term
+from accord.objective.bank import BankConfig
+from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe, kind_of
+from accord.study.settings import NAME
+from accord.study.syntax import Spec, lay_over
+
+
+def check(raw: Spec, where: str) -> Recipe:
+    """The recipe that `raw` describes, every parameter spelled out."""
+    raw = {key: value for key, value in lay_over({}, raw, where).items() if value is not None}
+    kind = kind_of(raw)
+    _refuse_unknown(raw, kind, where)
+    try:
+        recipe = parse(kind, raw, where)
+    except AccordError as error:
+        if where in str(error):
+            raise
+        raise AccordError(f"{where}: {error}") from None
+    rules = tuple(fusion_spec(spec, f"{where}.fusion") for spec in recipe.fusion)
+    recipe = recipe.model_copy(update={"fusion": rules})
+    _check_fusions(recipe, where)
+    return _check_training(recipe, where) if isinstance(recipe, TrainingRecipe) else recipe
+
+
+def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
+    """Keys that no recipe has, or only a recipe of the other kind."""
+    known = [*keys(kind), "balance", "extends"]
+    others = {*keys(TrainingRecipe), *keys(ClosedFormRecipe)}
+    for key in raw:
+        if key in known:
+            continue
+        if key in others:
+            does, other = (
+                ("trains nets, because it has no `map`", "sum fixed features")
+                if kind is TrainingRecipe
+                else ("sums fixed features, because it has a `map`", "train nets")
+            )
+            raise AccordError(
+                f"{where}: this recipe {does}, and {key!r} is a key of recipes that {other}. Drop "
+                "one of the two."
+            )
+        raise AccordError(
+            f"{where}: unknown key {key!r}{nearest(str(key), known) or '.'} "
+            f"Known: {', '.join(known)}."
+        )
+
+
+def _check_fusions(recipe: Recipe, where: str) -> None:
+    """A recipe fuses what its clients upload."""
+    for spec in recipe.fusion:
+        if rule_of(spec).of != recipe.uploads:
+            fitting = [n for n in fusions.names() if rule_of({"use": n}).of == recipe.uploads]
+            raise AccordError(
+                f"{where}.fusion: {spec['use']!r} fuses {rule_of(spec).of}, and its "
+                f"clients upload {recipe.uploads}. Expected one of: {', '.join(fitting)}."
+            )
+
+
+def _check_training(recipe: TrainingRecipe, where: str) -> TrainingRecipe:
+    if not recipe.objective:
+        raise AccordError(f"{where}.objective: expected at least one term; found none.")
+    objective = {
+        name: _spelled_out(make_term(name, spec, f"{where}.objective.{name}"))
+        for name, spec in recipe.objective.items()
+    }
+    align = {
+        name: {
+            **_without_weight(make_alignment(name, spec, f"{where}.align.{name}")),
+            "balance": _balance(spec, objective, f"{where}.align.{name}.balance"),
+        }
+        for name, spec in recipe.align.items()
+    }
+    _check_names(recipe, where)
+    _check_budget(recipe, where)
+    _refuse_two_on_local(align, where)
+    method = make_part(methods, recipe.method, f"{where}.method")
+    filled = method.filled(recipe.fusion[0], where)
+    checked = {
+        "objective": objective,
+        "align": align,
+        "anchors": _anchors(recipe, where),
+        "bank": _bank(recipe, where),
+        "method": part_spec(recipe.method["use"], filled),
+    }
+    return recipe.model_copy(update=checked)
+
+
+def _check_names(recipe: TrainingRecipe, where: str) -> None:
+    """Terms that refer to each other by name."""
+    unknown = [name for name in recipe.single_class if name not in recipe.objective]
+    if unknown:
+        raise AccordError(
+            f"{where}.single_class: {unknown[0]!r} is no term of the objective; found "
+            f"{', '.join(recipe.objective)}."
+        )
+    twice = sorted(set(recipe.objective) & set(recipe.align))
+    if twice:
+        raise AccordError(
+            f"{where}: {twice[0]!r} is in both objective and align; expected it in one of them. "
+            f"Write objective: {{{twice[0]}: null}} to have it weighed by a balance alone."
+        )
+    if recipe.copies > 1 and not recipe.pooled:
+        raise AccordError(
+            f"{where}.copies: only where images are pooled can there be several nets of them all; "
+            f"found {recipe.copies}. Set pooled, or drop copies."
+        )
+    if recipe.alignment_epochs and not recipe.align:
+        raise AccordError(
+            f"{where}.alignment_epochs: epochs of alignment alone need a term in `align`; found "
+            "none."
+        )
+
+
+def _check_budget(recipe: TrainingRecipe, where: str) -> None:
+    unknown = [key for key in recipe.budget if key not in keys(Budget)]
+    if unknown:
+        raise AccordError(
+            f"{where}.budget: unknown key {unknown[0]!r}{nearest(unknown[0], keys(Budget)) or '.'}"
+        )
+    parse(Budget, recipe.budget, f"{where}.budget")
+
+
+def _anchors(recipe: TrainingRecipe, where: str) -> Spec | None:
+    if recipe.anchors:
+        part = make_part(anchor_kinds, recipe.anchors, f"{where}.anchors")
+        return part_spec(recipe.anchors["use"], part)
+    if "anchors" in recipe.align or recipe.head == "anchors":
+        needs = "the term" if "anchors" in recipe.align else "the head"
+        raise AccordError(f"{where}.anchors is missing: {needs} 'anchors' needs one, e.g. etf.")
+    return None
+
+
+def _bank(recipe: TrainingRecipe, where: str) -> BankConfig | None:
+    """The bank's settings where a term uses one; one that nobody uses is a mistake."""
+    local = [make_term(name, spec, where) for name, spec in recipe.objective.items()]
+    align = [make_alignment(name, spec, where) for name, spec in recipe.align.items()]
+    if any(term.uses_bank() for term in (*local, *align)):
+        return recipe.bank or BankConfig()
+    if recipe.bank:
+        raise AccordError(
+            f"{where}.bank: no term of the recipe uses it. Set objective.contrast.bank to others, "
+            "or add an alignment term such as mmd; or drop the bank."
+        )
+    return None
+
+
+def _refuse_two_on_local(align: Mapping[str, Spec], where: str) -> None:
+    """A rule that mixes ∇L_loc with its own gradient must be the only one that changes it."""
+    rules = {name: balances.get(spec["balance"]["use"]) for name, spec in align.items()}
+    mixing = [name for name, rule in rules.items() if rule.mixes_gradients]
+    changing = [n for n, rule in rules.items() if rule.mixes_gradients or rule.weighs_local]
+    if mixing and len(changing) > 1:
+        raise AccordError(
+            f"{where}.align: the balance of {mixing[0]!r} mixes the local gradient, and so no "
+            f"other may change it; found {', '.join(changing)}. Give the others a rule that leaves "
+            "the local loss as it is, such as fixed."
+        )
+
+
+def _spelled_out(term: Term) -> Spec:
+    return term.model_dump(mode="json", by_alias=True)
+
+
+def _without_weight(term: Term) -> Spec:
+    return {key: value for key, value in _spelled_out(term).items() if key != "weight"}
+
+
+def _balance(spec: Spec, objective: Mapping[str, Spec], where: str) -> Spec:
+    """The balance of an alignment term, in full."""
+    if not spec or "balance" not in spec:
+        raise AccordError(
+            f"{where} is missing: an alignment term needs a balance, e.g. "
+            "balance: {use: fixed, lambda: 5}."
+        )
+    raw = spec["balance"]
+    rule = make_part(balances, raw, where)
+    if rule.watched() is not None and rule.watched() not in objective:
+        raise AccordError(
+            f"{where}: this rule watches the local term {rule.watched()!r}; found "
+            f"{', '.join(objective)}. Set its `watch` to one of these."
+        )
+    return part_spec(raw if isinstance(raw, str) else raw["use"], rule)
+
+
+def fusion_spec(spec: Any, where: str) -> Spec:
+    """A fusion entry in full: {use, as, every parameter}; `as` is its name in the results."""
+    spec = dict(spec) if isinstance(spec, Mapping) else {"use": spec}
+    label = spec.pop("as", spec.get("use"))
+    part = make_part(fusions, spec, where)
+    if not isinstance(label, str) or not re.fullmatch(NAME, label):
+        raise AccordError(f"{where}: `as: {label}` should be letters, digits, dots and dashes.")
+    return {**part_spec(spec["use"], part), "as": label}

@@ -1,0 +1,90 @@
+"""A record may be asked for more, never for something else under the same rows.
+
+Seeds, recipes, fusions and grid axes grow; a value that has no column of its own stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accord.core.errors import AccordError
+from accord.study.settings import takes_list
+
+Resolved = dict[str, Any]
+LATEST = ("bounds", "device", "keep_checkpoints")  # change no number: the last word counts
+HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.clients")
+FREE = (*HAVE_COLUMNS, "data.path")  # the images at a path are known by their content
+
+
+def joined(old: Resolved, new: Resolved, path: Path) -> Resolved:
+    """One study that asks for all of both; AccordError when they contradict each other."""
+    whole: Resolved = {}
+    for key, now in new.items():
+        before = old.get(key)
+        if key == "recipes":
+            whole[key] = _by_name(before or [], now, "name", path)
+        elif key == "fusions":
+            whole[key] = _by_name(before or [], now, "as", path)
+        elif key == "seeds":
+            whole[key] = _union(before, now)
+        elif key in LATEST:
+            whole[key] = now
+        elif isinstance(now, Mapping) and isinstance(before, Mapping):
+            names = dict.fromkeys([*before, *now])
+            whole[key] = {
+                name: _value(f"{key}.{name}", before.get(name), now.get(name), path)
+                for name in names
+            }
+        else:
+            whole[key] = _value(key, before, now, path)
+    return whole
+
+
+def _value(name: str, before: Any, now: Any, path: Path) -> Any:
+    """Equal values stay; an axis may grow or be asked for in part; free keys collect values."""
+    moved = name == "data.path" and not isinstance(before, list) and not isinstance(now, list)
+    if before == now or moved:
+        return now
+    if not takes_list(name):
+        union = _union(before, now)
+        if name in FREE or len(union) in (len(_union([], before)), len(_union([], now))):
+            return union
+    raise AccordError(
+        f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. Choose "
+        "another folder with --out, or ask for both as a grid axis."
+    )
+
+
+def _union(before: Any, now: Any) -> list[Any]:
+    """The values of both, each once; a value alone is a list of one."""
+    found: list[Any] = []
+    for value in (before, now):
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if one not in found:
+                found.append(one)
+    return found
+
+
+def _of(recipe: Mapping[str, Any], key: str) -> Any:
+    """A value to compare; a bank's source may move, for it is known by its content."""
+    value = recipe.get(key)
+    if key == "bank" and isinstance(value, Mapping):
+        return {**value, "source": value.get("source") is not None}
+    return value
+
+
+def _by_name(before: list[Any], now: list[Any], label: str, path: Path) -> list[Any]:
+    """Recipes or fusions of both; two of one name must be one and the same."""
+    known = {one[label]: one for one in before if isinstance(one, Mapping) and label in one}
+    for one in now:
+        other = known.setdefault(one[label], one)
+        changed = [k for k in (*one, *other) if k != "about" and _of(one, k) != _of(other, k)]
+        if changed:
+            key = changed[0]
+            raise AccordError(
+                f"{path} holds {one[label]!r} with another {key}: {other.get(key)!r}, now "
+                f"{one.get(key)!r}. Give the changed one a name of its own with `as: …`."
+            )
+    return list(known.values())

@@ -1,0 +1,62 @@
+"""Relative paths in a study: meant from where they are written, kept as paths from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Relative paths are meant from `folder`: the study's own, or where one types.
+
+    Those are `data.path`, `images` of a fusion, and in a recipe's changes `bank.source` and the
+    `model` of a map's encoder.
+    """
+    if isinstance(raw.get("recipes"), list):
+        recipes = [
+            absolute_recipe(entry, folder) if isinstance(entry, Mapping) else entry
+            for entry in raw["recipes"]
+        ]
+        raw = {**raw, "recipes": recipes}
+    if isinstance(raw.get("fusions"), list):
+        raw = {**raw, "fusions": [absolute_images(entry, folder) for entry in raw["fusions"]]}
+    data = raw.get("data")
+    if not isinstance(data, Mapping) or not isinstance(data.get("path"), str | list):
+        return raw
+
+    def absolute(path: Any) -> Any:
+        if not isinstance(path, str):
+            return path
+        return str((folder / Path(path).expanduser()).absolute())
+
+    path = data["path"]
+    found = [absolute(one) for one in path] if isinstance(path, list) else absolute(path)
+    return {**raw, "data": {**data, "path": found}}
+
+
+def absolute_images(entry: Any, folder: Path) -> Any:
+    """A fusion whose `images` are a path from `folder`, with a path from anywhere."""
+    return _absolute(entry, "images", folder)
+
+
+def _absolute(entry: Any, key: str, folder: Path) -> Any:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get(key), str):
+        return entry
+    return {**entry, key: str((folder / Path(entry[key]).expanduser()).absolute())}
+
+
+def absolute_recipe(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A recipe, or changes to one, whose paths are from `folder`, with paths from anywhere."""
+    found = dict(entry)
+    if "bank" in found:
+        found["bank"] = _absolute(found["bank"], "source", folder)
+    if isinstance(found.get("map"), Mapping) and isinstance(found["map"].get("blocks"), list):
+        blocks = [_absolute(block, "model", folder) for block in found["map"]["blocks"]]
+        found["map"] = {**found["map"], "blocks": blocks}
+    rules = found.get("fusion")
+    if isinstance(rules, list):
+        found["fusion"] = [absolute_images(rule, folder) for rule in rules]
+    elif "fusion" in found:
+        found["fusion"] = absolute_images(rules, folder)
+    return found

@@ -1,0 +1,141 @@
+"""The sections of a study as the user writes them, and the grid that lists in them make.
+
+Nothing here needs a net: commands that only read a record do not wait for torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
+
+from accord.core.budget import Budget
+from accord.core.config import Config, keys, parse
+from accord.core.errors import AccordError
+from accord.data.schemes import Scheme, make_scheme
+from accord.data.settings import DataConfig
+from accord.nets.settings import NetConfig
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions become names of files
+BOUNDS = ("central", "local-only")
+
+
+Partitioned = Annotated[SerializeAsAny[Scheme], BeforeValidator(make_scheme)]
+
+
+class RoundsConfig(Config):
+    """How the rounds of methods with several rounds are held; one-shot recipes ignore it."""
+
+    count: int | None = Field(
+        None, ge=1, description="communication rounds; null: as the recipe's method says"
+    )
+    fraction: float = Field(
+        1.0, gt=0, le=1, description="share of the clients that a round asks, drawn at random"
+    )
+    min_fit_clients: int | None = Field(
+        None,
+        ge=1,
+        description="clients that a round asks at least, and uploads that it needs to go on; "
+        "null: every client that it asks must answer",
+    )
+    min_available_clients: int | None = Field(
+        None, ge=1, description="clients that must be there before a round begins; null: all"
+    )
+
+
+class Setup(Config):
+    """The sections of a study that a grid axis may run over."""
+
+    data: DataConfig
+    partition: Partitioned = Field(default_factory=lambda: make_scheme({}))
+    net: NetConfig = NetConfig()
+    budget: Budget = Budget()
+    rounds: RoundsConfig = RoundsConfig()
+
+
+class Options(Config):
+    """Where and how it runs; what no grid axis runs over."""
+
+    name: str = Field(pattern=NAME)
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...] = Field(
+        (0,), min_length=1
+    )
+    device: str | dict[int | str, str] = Field(
+        "auto", description="cpu, cuda, cuda:1, …, or one per client"
+    )
+    autocast: bool | Literal["auto"] = "auto"
+    compile: bool | Literal["auto"] = "auto"
+    keep_checkpoints: bool = False
+    bounds: bool = Field(True, description=f"add {' and '.join(BOUNDS)} to every table")
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _a_list(cls, value: Any) -> Any:
+        if isinstance(value, int):
+            # One seed, or that many seeds? Better ask.
+            raise ValueError(f"expected a list such as [0, 1, 2], or [{value}] for that one seed")
+        return value
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_differ(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError(f"seeds should differ; found {list(value)}")
+        return value
+
+
+def section_of(raw: Mapping[str, Any], key: str) -> dict[str, Any]:
+    if not isinstance(raw[key], Mapping):
+        raise AccordError(f"{key!r}: expected a mapping of keys, found {raw[key]!r}.")
+    return dict(raw[key])
+
+
+def grid_axes(sections: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """`section.key` → values, of every list at a key that takes one value."""
+    return {
+        f"{section}.{key}": value
+        for section in keys(Setup)
+        for key, value in (sections.get(section) or {}).items()
+        if isinstance(value, list) and not takes_list(f"{section}.{key}")
+    }
+
+
+def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
+    """The setup of each cell of the grid."""
+    axes = grid_axes(sections)
+    for name, values in axes.items():
+        if not values or len({repr(value) for value in values}) < len(values):
+            raise AccordError(f"{name!r}: a grid axis needs different values; found {values!r}.")
+    for cell in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, cell, strict=True))
+        filled = {
+            section: {key: chosen.get(f"{section}.{key}", value) for key, value in values.items()}
+            for section, values in sections.items()
+        }
+        yield parse(Setup, filled, "")
+
+
+def takes_list(name: str) -> bool:
+    """Whether a key's own type is a sequence, so that a list there is one value."""
+    section, _, key = name.partition(".")
+    if section not in Setup.model_fields:
+        return False
+    model = Setup.model_fields[section].annotation
+    field = model.model_fields.get(key) if isinstance(model, type) else None
+    annotation = field.annotation if field else None
+    return "tuple" in str(annotation) or any("tuple" in str(a) for a in get_args(annotation))
+
+
+def resolved_sections(raw: dict[str, dict[str, Any]], first: Setup) -> dict[str, Any]:
+    """The sections with defaults filled in and the axes as lists again."""
+    sections: dict[str, Any] = first.model_dump(mode="json")
+    axes = grid_axes(raw)
+    if "partition.scheme" in axes:
+        # Each scheme has keys of its own; the first one's defaults would not fit the others.
+        sections["partition"] = dict(raw["partition"])
+    for name, values in axes.items():
+        section, key = name.split(".")
+        sections[section][key] = values
+    return sections

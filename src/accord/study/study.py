@@ -1,0 +1,254 @@
+"""A study asks a question: data × partition × net × budget × rounds × recipes × seeds.
+
+A list where one value stands makes a grid axis. Everything is checked here, before any data is
+read or any net trains.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from accord.core.budget import Budget
+from accord.core.config import keys, parse
+from accord.core.errors import AccordError, nearest
+from accord.core.parts import part_spec
+from accord.core.yamls import read_yaml
+from accord.data.schemes import Scheme, make_scheme
+from accord.methods import Method
+from accord.study.check import fusion_spec
+from accord.study.paths import absolute_paths
+from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
+from accord.study.resolve import resolve
+from accord.study.settings import (
+    BOUNDS,
+    Options,
+    RoundsConfig,
+    Setup,
+    cells,
+    resolved_sections,
+    section_of,
+)
+from accord.study.syntax import Spec
+
+POOLED = make_scheme({"scheme": "iid", "clients": 1})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One cell of a study."""
+
+    study: str
+    setup: Setup
+    recipe: Recipe
+    fusions: tuple[Spec, ...]
+    seed: int
+    options: Options
+
+    @property
+    def method(self) -> Method:
+        """What the recipe describes, with the study's number of rounds."""
+        return self.recipe.make_method().with_rounds(self.setup.rounds.count)
+
+    @property
+    def method_spec(self) -> Spec:
+        """The method as JSON, for a worker."""
+        return part_spec(self.recipe.method_name, self.method)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study: its options, recipes, and one setup per cell of its grid."""
+
+    options: Options
+    setups: tuple[Setup, ...]
+    recipes: tuple[Recipe, ...]
+    fusions: tuple[Spec, ...]
+    resolved: dict[str, Any]  # as written to RUN/study.yaml
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    def trials(self) -> list[Trial]:
+        """Every cell once; a pooled recipe does not depend on how data is dealt to clients."""
+        found: dict[str, Trial] = {}
+        for dealt, recipe, seed in itertools.product(self.setups, self.recipes, self.options.seeds):
+            setup = setup_for(recipe, dealt)
+            rules = recipe.fusions_with(self.fusions)
+            trial = Trial(self.name, setup, recipe, rules, seed, self.options)
+            found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
+        return list(found.values())
+
+
+def setup_for(recipe: Recipe, setup: Setup) -> Setup:
+    """The study's setup as one recipe uses it: its budget, rounds, and the images it is given."""
+    changes: dict[str, Any] = {
+        "budget": budget_for(recipe, setup.budget),
+        "rounds": _rounds_for(recipe, setup.rounds),
+    }
+    if recipe.pooled:
+        copies = recipe.copies if isinstance(recipe, TrainingRecipe) else 1
+        changes["partition"] = _pooled(copies)
+    if recipe.pooled == "public":
+        changes["data"] = setup.data.model_copy(update={"dealt": "public"})
+    return setup.model_copy(update=changes)
+
+
+def budget_for(recipe: Recipe, budget: Budget) -> Budget:
+    """With the recipe's own budget; sums take one look, an alignment stage ends at a checkpoint."""
+    if isinstance(recipe, ClosedFormRecipe):
+        return _laid_over(budget, {"epochs": 1})
+    if not isinstance(recipe, TrainingRecipe):
+        raise TypeError(f"{type(recipe).__name__} has no budget")
+    budget = _laid_over(budget, recipe.budget)
+    stage = recipe.alignment_epochs
+    if not stage:
+        return budget
+    if stage >= budget.epochs:
+        raise AccordError(
+            f"recipes.{recipe.name}.alignment_epochs: expected fewer than budget.epochs = "
+            f"{budget.epochs}, so that some are left for the rest; found {stage}."
+        )
+    return budget.with_checkpoint(stage)
+
+
+def _laid_over(budget: Budget, own: Spec) -> Budget:
+    if not own:
+        return budget
+    if "epochs" in own:
+        own = {"checkpoints": (), **own}
+    return Budget.model_validate({**budget.model_dump(), **own})
+
+
+def _rounds_for(recipe: Recipe, rounds: RoundsConfig) -> RoundsConfig:
+    """A one-shot recipe is the same for every number of rounds; others get theirs filled in."""
+    method = recipe.make_method().with_rounds(rounds.count)
+    if not recipe.several_rounds:
+        return RoundsConfig()
+    return rounds.model_copy(update={"count": method.rounds})
+
+
+def _pooled(copies: int) -> Scheme:
+    if copies == 1:
+        return POOLED
+    return make_scheme({"scheme": "copies", "clients": copies})
+
+
+def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:
+    """The study in a YAML file or a mapping, with dotted `key=value` overrides."""
+    if isinstance(source, Mapping):
+        raw, folder = dict(source), Path()
+    else:
+        path = Path(source)
+        raw, folder = absolute_paths(read_yaml(path), path.parent), path.parent
+    for override in overrides:
+        raw = _override(raw, override)
+    return check_study(absolute_paths(raw, Path.cwd()), folder)
+
+
+def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
+    """`raw` with every key and value checked; relative paths are taken from `folder`."""
+    known = [*keys(Options), *keys(Setup), "recipes", "fusions"]
+    for key in raw:
+        if key not in known:
+            recipe_keys = (*keys(TrainingRecipe), *keys(ClosedFormRecipe))
+            inside = " It belongs in a recipe." if key in recipe_keys else ""
+            raise AccordError(
+                f"unknown key {key!r}{nearest(str(key), known) or '.'}{inside} "
+                f"A study has: {', '.join(known)}."
+            )
+    options = parse(Options, {k: v for k, v in raw.items() if k in keys(Options)}, "")
+    sections = {key: section_of(raw, key) for key in keys(Setup) if raw.get(key) is not None}
+    setups = tuple(cells(sections))
+    recipes = _recipes(raw.get("recipes"), options, folder)
+    fusions = _fusions(raw.get("fusions"))
+    for recipe in recipes:
+        _refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
+        for setup in setups:
+            setup_for(recipe, setup)
+    _refuse_idle_rounds(sections.get("rounds"), recipes)
+    resolved = {
+        **options.model_dump(mode="json"),
+        **resolved_sections(sections, setups[0]),
+        "recipes": [recipe.model_dump(mode="json", exclude_none=True) for recipe in recipes],
+        "fusions": list(fusions),
+    }
+    return Study(options, setups, recipes, fusions, resolved)
+
+
+def _refuse_idle_rounds(rounds: Spec | None, recipes: Sequence[Recipe]) -> None:
+    """A number of rounds that no recipe of the study could follow is a mistake."""
+    asked = {key: value for key, value in (rounds or {}).items() if value is not None}
+    plain = RoundsConfig().model_dump()
+    if any(plain[key] != value for key, value in asked.items() if key in plain):
+        if any(recipe.several_rounds for recipe in recipes):
+            return
+        if asked.get("count") == 1 and len(asked) == 1:
+            return
+        names = ", ".join(recipe.name for recipe in recipes)
+        raise AccordError(
+            f"'rounds' is for recipes with several rounds, such as fedavg; found only one-shot "
+            f"recipes: {names}. Add one, or drop the section."
+        )
+
+
+def _recipes(entries: Any, options: Options, folder: Path) -> tuple[Recipe, ...]:
+    if isinstance(entries, str | Mapping):
+        entries = [entries]
+    if not isinstance(entries, list) or not entries:
+        raise AccordError(
+            f"'recipes': expected a list of recipes such as [fafi, ce-ensemble]; found {entries!r}."
+        )
+    recipes = [resolve(entry, folder) for entry in entries]
+    names = [recipe.name for recipe in recipes]
+    for name in names:
+        if names.count(name) > 1:
+            raise AccordError(
+                f"two recipes are named {name!r}; give one another name with `as: …`."
+            )
+    if options.bounds:
+        recipes += [resolve(name, folder) for name in BOUNDS if name not in names]
+    return tuple(recipes)
+
+
+def _fusions(entries: Any) -> tuple[Spec, ...]:
+    if entries is None:
+        return ()
+    if not isinstance(entries, list):
+        entries = [entries]
+    return tuple(fusion_spec(entry, "fusions") for entry in entries)
+
+
+def _refuse_same_labels(specs: Sequence[Spec], recipe: str) -> None:
+    """One name in the results is one rule; the same rule asked for twice is no harm."""
+    known: dict[str, Spec] = {}
+    for spec in specs:
+        if known.setdefault(spec["as"], spec) != spec:
+            raise AccordError(
+                f"two different fusions of recipe {recipe!r} are named {spec['as']!r}; give one "
+                "another name with `as: …`."
+            )
+
+
+def _override(raw: dict[str, Any], override: str) -> dict[str, Any]:
+    """`raw` with one dotted override such as `budget.epochs=3` laid over it."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise AccordError(f"expected key=value, e.g. budget.epochs=3; found {override!r}.")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise AccordError(f"the value of {key!r} is not valid YAML: {text!r}.") from None
+    first, _, rest = key.partition(".")
+    if rest:
+        inner = raw.get(first, {})
+        if not isinstance(inner, Mapping):
+            raise AccordError(f"{override!r}: {first!r} holds {inner!r}, which has no keys.")
+        value = _override(dict(inner), f"{rest}={text}")
+    return {**raw, first: value}

@@ -1,0 +1,138 @@
+"""Fisher's rule on the scores: scikit-learn's; rare classes are found, absent ones never said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from accord.closed_form.posterior import NEVER, Prior, log_probabilities
+from accord.closed_form.ridge import Ridge, solve
+from accord.core.metrics import Tally
+from closed_forms import Data, Floats, made_up, pixels, sums_by_hand
+
+
+def told(train: Data, classes: int, features: Floats, prior: Prior = "uniform") -> torch.Tensor:
+    """ln p(c | φ) + const of some images, from the sums of others."""
+    sums = sums_by_hand(train, classes)
+    weights, bias = log_probabilities(solve(sums), sums.counts, prior)
+    return torch.from_numpy(features) @ weights.T + bias
+
+
+def test_by_hand() -> None:
+    # One score counts: class means −1 and 2, variance 1/4 (and 10⁻⁶ + 10⁻³/8 for safety).
+    means = torch.tensor([[-1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
+    within = torch.tensor([[0.25, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    ridge = Ridge(torch.eye(2).double(), torch.zeros(2).double(), 1.0, 1.0, 9.0, means, within)
+    counts = torch.tensor([3 * 10**9, 10**9])  # so many that all is known
+    variance = 0.25 + 1e-6 + 1e-3 * 0.125
+    weights, bias = log_probabilities(ridge, counts, "uniform")
+    assert weights[:, 0].tolist() == pytest.approx([-1.5 / variance, 1.5 / variance])
+    assert bias.tolist() == pytest.approx([0.75 / variance, -0.75 / variance])
+    _, prior = log_probabilities(ridge, counts, "data")
+    assert (prior - bias).tolist() == pytest.approx([np.log(3) / 2, -np.log(3) / 2])
+
+
+@pytest.mark.parametrize("prior", ["uniform", "data"])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_scikit_learns_rule_on_the_scores_left_out(seed: int, prior: Prior) -> None:
+    classes = 4
+    data = made_up(seed, 3_000, 6, classes)
+    sums = sums_by_hand(data, classes)
+    found = solve(sums)
+    h, Y = found.freedom / 3_000, np.eye(classes)[data.labels]
+    in_sample = data.features @ found.weights.numpy().T + found.bias.numpy()
+    out = (in_sample - h * Y) / (1 - h)
+    shares = sums.counts.double().numpy() / 3_000
+    # Scores sum to 1, so that all but one say everything.
+    oracle = LinearDiscriminantAnalysis(solver="lsqr", priors=shares).fit(out[:, 1:], data.labels)
+    expected = oracle.decision_function(in_sample[:, 1:])
+    if prior == "uniform":
+        expected = expected - np.log(shares)
+    weights, bias = log_probabilities(found, sums.counts, prior)
+    said = data.features @ weights.numpy().T + bias.numpy()
+    said, expected = (one - one.mean(axis=1, keepdims=True) for one in (said, expected))
+    beta = (said * expected).sum() / (expected**2).sum()  # see temperature.py
+    assert 0.5 < beta <= 1.02
+    np.testing.assert_allclose(said / beta, expected, rtol=0.02, atol=0.02 * np.abs(expected).std())
+
+
+def uneven_digits() -> tuple[Data, Data]:
+    """A tenth of the digits 0 to 4 to learn from, and the others of these to find."""
+    everything = pixels(1_700)
+    rare = (everything.labels < 5) & (np.arange(1_700) % 10 > 0)
+    return everything.take(~rare), everything.take(rare)
+
+
+def test_rare_classes_are_found_when_all_are_as_likely() -> None:
+    train, test = uneven_digits()
+
+    def found(prior: Prior) -> float:
+        said = told(train, 10, test.features, prior).argmax(dim=1).numpy()
+        return float((said == test.labels).mean())
+
+    sums = sums_by_hand(train, 10)
+    plain = solve(sums)
+    scores = torch.from_numpy(test.features) @ plain.weights.T + plain.bias
+    assert found("uniform") > found("data")
+    assert found("data") > (scores.argmax(dim=1).numpy() == test.labels).mean() + 0.05
+
+
+def test_it_is_as_sure_as_it_is_right() -> None:
+    everything = pixels(1_700)
+    train, test = everything.take(np.arange(800)), everything.take(np.arange(800, 1_700))
+    found = told(train, 10, test.features)
+    metrics = Tally.of(found.float(), torch.from_numpy(test.labels), 10).metrics()
+    assert metrics.accuracy > 0.9
+    assert metrics.ece < 0.03
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 3), st.sampled_from(["uniform", "data"]))
+def test_a_class_that_nobody_holds_is_never_the_answer(
+    seed: int, absent: int, prior: Prior
+) -> None:
+    data = made_up(seed, 60, 5, 4)
+    data = data.take(data.labels != absent)
+    fresh = 10 * made_up(seed + 1, 50, 5, 4).features
+    said = told(data, 4, fresh, prior)
+    assert said.isfinite().all()
+    assert not (said.argmax(dim=1) == absent).any()
+    most = int(np.bincount(data.labels, minlength=4).argmax())
+    torch.testing.assert_close(said[:, absent], said[:, most] - NEVER)
+
+
+@pytest.mark.parametrize("labels", [[2], [1, 1, 1], [0, 1], [0, 1, 2, 3]])
+def test_few_images_give_finite_answers(labels: list[int]) -> None:
+    train = Data(np.eye(4)[labels] + np.arange(4), np.array(labels))
+    said = told(train, 4, train.features)
+    assert said.isfinite().all()
+    assert set(said.argmax(dim=1).tolist()) <= set(labels)
+
+
+def test_images_all_alike_have_every_class_as_likely_as_it_is() -> None:
+    train = Data(np.ones((4, 3)), np.array([0, 0, 0, 1]))
+    said = told(train, 2, np.ones((1, 3)), "data").softmax(dim=1)
+    assert said[0].tolist() == pytest.approx([0.75, 0.25])
+
+
+@pytest.mark.parametrize("images", [2, 5, 10, 15, 20, 30, 50, 100, 200])
+@pytest.mark.parametrize("penalty", [None, 1e-6, 1e-2])
+def test_few_images_are_told_apart_as_well_as_by_scores(images: int, penalty: float | None) -> None:
+    # 256 features: all that an image's score tells may be its own label.
+    plain, labels = pixels(1_200)
+    features = np.hstack([plain, plain**2, np.sqrt(plain), np.tanh(3 * plain)])
+    sums = sums_by_hand(Data(features[:images], labels[:images]), 10)
+    found = solve(sums, penalty)
+    weights, bias = log_probabilities(found, sums.counts, "uniform")
+    test = torch.from_numpy(features[400:])
+
+    def accuracy(scores: torch.Tensor) -> float:
+        return float((scores.float().argmax(dim=1).numpy() == labels[400:]).mean())
+
+    raw = accuracy(test @ found.weights.T + found.bias)
+    assert accuracy(test @ weights.T + bias) >= raw - 0.03
+    assert (weights.abs().max() * test.abs().max()) < 1e5  # float32 has digits left

@@ -1,0 +1,155 @@
+"""Killed at any point and started again, a study ends as if it had never been killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import accord
+from accord.client.telemetry import Event
+from accord.client.training import Training
+from records import assert_same_uploads, timeless
+
+Raw = dict[str, Any]
+
+
+@pytest.fixture
+def study(study: Raw) -> Raw:
+    study["budget"] = {"epochs": 4, "batch": 16, "checkpoints": [2, 4], "schedule": "cosine"}
+    study["recipes"] = ["etf-stabilised", "ce-ensemble", "fedavg-once"]
+    return study
+
+
+class PowerCut(BaseException):
+    """Not an Exception: nothing may catch it."""
+
+
+@pytest.mark.parametrize("share", [0.03, 0.2, 0.35, 0.5, 0.62, 0.74, 0.86, 0.97])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_cut_off_at_any_write(
+    study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, when: str
+) -> None:
+    """The process ends just before or just after the n-th file appears."""
+    writes = 0
+    cut_at = float("inf")
+    real = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        nonlocal writes
+        writes += 1
+        if when == "before" and writes >= cut_at:
+            raise PowerCut
+        moved = real(self, target)
+        if writes >= cut_at:
+            raise PowerCut
+        return moved
+
+    monkeypatch.setattr(Path, "replace", replace)
+    accord.run(study, out=tmp_path / "whole", workers=1, quiet=True)
+    total, writes, cut_at = writes, 0, round(share * writes)
+    with pytest.raises(PowerCut):
+        accord.run(study, out=tmp_path / "cut", workers=1, quiet=True)
+    assert total > 20
+    cut_at = float("inf")
+    accord.run(study, out=tmp_path / "cut", workers=1, quiet=True)
+    assert timeless(tmp_path / "cut") == timeless(tmp_path / "whole")
+    assert_same_uploads(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("chance", [1, 2])
+def test_sigkill_at_random_moments(study: Raw, tmp_path: Path, chance: int) -> None:
+    study["budget"]["epochs"], study["budget"]["checkpoints"] = 12, [3, 6, 9]
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(study))
+    command = [sys.executable, "-m", "accord.cli", "run", str(path), "--workers", "2", "--quiet"]
+    moments = random.Random(chance)
+    kills = 0
+    for _ in range(4):
+        process = subprocess.Popen(
+            [*command, "--out", str(tmp_path / "killed")], stdout=subprocess.DEVNULL
+        )
+        # Not before the record is there, or only the start of Python would be killed.
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "killed").glob("trials/*/briefing.safetensors")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(moments.uniform(0.5, 4))
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills > 0
+    subprocess.run(
+        [*command, "--out", str(tmp_path / "killed")], check=True, stdout=subprocess.DEVNULL
+    )
+    accord.run(study, out=tmp_path / "whole", workers=2, quiet=True)
+    assert timeless(tmp_path / "killed") == timeless(tmp_path / "whole")
+    assert_same_uploads(tmp_path / "killed", tmp_path / "whole")
+
+
+def test_a_client_goes_on_from_its_state_instead_of_starting_again(
+    study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study["recipes"] = ["ce-ensemble"]
+    power, epochs = False, []
+    real = Training.run_epoch
+
+    def counted(self: Training, tell: Any = None) -> Event:
+        if self.name == "1" and self.epoch == 2 and not power:
+            raise PowerCut
+        epochs.append((self.name, self.epoch))
+        return real(self, tell)
+
+    monkeypatch.setattr(Training, "run_epoch", counted)
+    with pytest.raises(PowerCut):
+        accord.run(study, out=tmp_path, workers=1, quiet=True)
+    power, before = True, list(epochs)
+    epochs.clear()
+    accord.run(study, out=tmp_path, workers=1, quiet=True)
+    # Client 1 had a checkpoint after 2 of 4 epochs; no epoch of anyone is trained twice.
+    assert ("1", 1) in before
+    assert sorted(before + epochs) == [(c, e) for c in "012" for e in range(4)]
+
+
+def interrupted(study: Raw, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run cut off when client 1 had its first checkpoint behind it."""
+    real = Training.run_epoch
+
+    def cut(self: Training, tell: Any = None) -> Event:
+        if self.name == "1" and self.epoch == 3:
+            raise PowerCut
+        return real(self, tell)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "run_epoch", cut)
+        with pytest.raises(PowerCut):
+            accord.run(study, out=out, workers=1, quiet=True)
+    assert list(out.glob("trials/*/state/client-1.safetensors"))
+
+
+@pytest.mark.parametrize("harm", ["state cut", "state gone", "checkpoint gone"])
+def test_what_an_interrupted_client_lost_is_made_again(
+    study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    study["recipes"] = ["ce-ensemble"]
+    accord.run(study, out=tmp_path / "whole", workers=1, quiet=True)
+    interrupted(study, tmp_path / "cut", monkeypatch)
+    (state,) = tmp_path.glob("cut/trials/*/state/client-1.safetensors")
+    if harm == "state cut":
+        state.write_bytes(state.read_bytes()[:-100])
+    elif harm == "state gone":
+        state.unlink()
+    else:
+        next(tmp_path.glob("cut/trials/*/uploads/client-1@2.safetensors")).unlink()
+    accord.run(study, out=tmp_path / "cut", workers=1, quiet=True)
+    assert timeless(tmp_path / "cut") == timeless(tmp_path / "whole")
+    assert_same_uploads(tmp_path / "cut", tmp_path / "whole")
