@@ -1,4 +1,4 @@
-"""Weighers, moments and constant losses for the tests of every balance."""
+"""Weighers, steps and constant losses for the tests of every balance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accord.balance import Balance, Moment, Weigher, balances
+from accord.balance import Balance, Step, Weigher, balances
 from accord.balance.gradients import Gradients
 from accord.balance.sigmas import SigmaWeigher
 from accord.client.optimiser import Optimiser
@@ -35,15 +35,15 @@ def sigmas(
     return weigher
 
 
-def moment(
+def a_step(
     local: float = 2.0,
     align: float = 3.0,
     progress: float = 0.0,
     terms: Mapping[str, float] | None = None,
     gradients: Gradients | None = None,
-) -> Moment:
+) -> Step:
     named = terms or {"cross-entropy": local}
-    return Moment(
+    return Step(
         progress=progress,
         local=torch.tensor(local),
         align=torch.tensor(align),
@@ -58,7 +58,7 @@ def gradients(local: Sequence[float], align: Sequence[float]) -> Gradients:
     return Gradients([both], [torch.tensor(local)], [torch.tensor(align)])
 
 
-def own_loss(weigher: Weigher, at: Moment) -> Tensor:
+def own_loss(weigher: Weigher, at: Step) -> Tensor:
     """What σ minimises at a step, after the rule has weighed it, as in the client's loop."""
     weigher.weigh(at)
     found = weigher.own_loss(at)
@@ -66,7 +66,7 @@ def own_loss(weigher: Weigher, at: Moment) -> Tensor:
     return found
 
 
-def settle(weigher: Weigher, at: Moment, steps: int = 250) -> None:
+def settle(weigher: Weigher, at: Step, steps: int = 250) -> None:
     """SGD on the rule's own loss until nothing moves, the losses held where they are."""
     sgd = torch.optim.SGD(weigher.parameters(), lr=2.0)
     for _ in range(steps):
@@ -75,12 +75,12 @@ def settle(weigher: Weigher, at: Moment, steps: int = 250) -> None:
         sgd.step()
 
 
-def lambdas(weigher: SigmaWeigher, moments: Sequence[Moment], net_momentum: float) -> list[float]:
+def lambdas(weigher: SigmaWeigher, steps: Sequence[Step], net_momentum: float) -> list[float]:
     """λ_raw at every step while a client's own optimiser trains σ: lr 0.05, no clip."""
     budget = Budget(lr=0.05, momentum=net_momentum, clip=None)
     descent = Optimiser([nn.Parameter(torch.zeros(1))], weigher.groups(), budget)
     found = []
-    for at in moments:
+    for at in steps:
         descent.begin(at.progress)
         found.append(weigher.lambda_raw().item())
         own_loss(weigher, at).backward()  # type: ignore[no-untyped-call]

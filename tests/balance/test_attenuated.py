@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.core.errors import AccordError
-from balance.support import moment, own_loss, settle, sigmas
+from balance.support import a_step, own_loss, settle, sigmas
 
 # Note 003: client 3 on SVHN, 50 rounds.
 ROUND = [0, 9, 14, 15, 19, 29]
@@ -33,7 +33,7 @@ def test_the_dials_of_note_003(round_: int, raw: float, s: float, effective: flo
     assert found.lambda_raw == pytest.approx(raw, rel=1e-5)
     assert found.attenuation == pytest.approx(s, abs=1e-3)
     assert found.lambda_effective == pytest.approx(effective, abs=0.01, rel=2e-4)
-    seen = float(weigher.weigh(moment(progress=progress)).align)
+    seen = float(weigher.weigh(a_step(progress=progress)).align)
     assert seen == pytest.approx(effective, abs=0.01, rel=2e-4)
 
 
@@ -49,7 +49,7 @@ def test_the_figures_above_are_the_notes() -> None:
 
 def test_weights_by_hand() -> None:
     weigher = sigmas("attenuated", {"start_local": math.log(6), "start_align": math.log(2)})
-    weights = weigher.weigh(moment(progress=0.75))
+    weights = weigher.weigh(a_step(progress=0.75))
     assert float(weights.align) == pytest.approx(0.25 * 3)
     assert weights.local is None  # the net's own loss keeps its learning rate
 
@@ -57,14 +57,14 @@ def test_weights_by_hand() -> None:
 def test_the_own_loss_by_hand() -> None:
     weigher = sigmas("attenuated", {"start_local": math.log(6), "start_align": math.log(2)})
     expected = 2 / 12 + 0.25 * 3 / 4 + math.log(6) / 2 + math.log(2) / 2
-    assert own_loss(weigher, moment(2.0, 3.0, 0.75)).item() == pytest.approx(expected)
+    assert own_loss(weigher, a_step(2.0, 3.0, 0.75)).item() == pytest.approx(expected)
 
 
 @settings(max_examples=15, deadline=None)
 @given(local=loss, align=loss, p=st.floats(0, 0.9))
 def test_the_attenuation_undoes_itself(local: float, align: float, p: float) -> None:
     weigher = sigmas("attenuated")
-    settle(weigher, moment(local, align, p))
+    settle(weigher, a_step(local, align, p))
     found = weigher.readings(p)
     assert found.sigma_sq_local == pytest.approx(local, rel=1e-4)
     assert found.sigma_sq_align == pytest.approx((1 - p) * align, rel=1e-4)
@@ -76,9 +76,9 @@ def test_cosine_and_constant_attenuation() -> None:
     cosine = sigmas("attenuated", {"attenuation": "cosine"})
     constant = sigmas("attenuated", {"attenuation": "constant"})
     s = (1 + math.cos(math.pi / 4)) / 2
-    assert float(cosine.weigh(moment(progress=0.25)).align) == pytest.approx(s)
+    assert float(cosine.weigh(a_step(progress=0.25)).align) == pytest.approx(s)
     assert cosine.equilibrium(2.0, 4.0, 0.25) == pytest.approx(0.5 / s)
-    assert float(constant.weigh(moment(progress=0.25)).align) == 1
+    assert float(constant.weigh(a_step(progress=0.25)).align) == 1
     assert constant.equilibrium(2.0, 4.0, 0.25) == 0.5
 
 

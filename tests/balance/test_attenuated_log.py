@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from balance.support import moment, own_loss, settle, sigmas
+from balance.support import a_step, own_loss, settle, sigmas
 
 loss = st.floats(0.01, 10)
 BY_HAND = {"start_local": math.log(6), "start_align": math.log(2), "gamma": 0.5}
@@ -16,13 +16,13 @@ BY_HAND = {"start_local": math.log(6), "start_align": math.log(2), "gamma": 0.5}
 
 def test_the_own_loss_by_hand() -> None:
     expected = 2 / 12 + 3 / 4 + 0.5 / 2 + math.log(6) / 2 + 0.25 * math.log(2) / 2
-    found = own_loss(sigmas("attenuated-log", BY_HAND), moment(2.0, 3.0, 0.75))
+    found = own_loss(sigmas("attenuated-log", BY_HAND), a_step(2.0, 3.0, 0.75))
     assert found.item() == pytest.approx(expected)
 
 
 def test_the_net_sees_lambda_as_it_is() -> None:
     weigher = sigmas("attenuated-log", BY_HAND)
-    weights = weigher.weigh(moment(progress=0.75))
+    weights = weigher.weigh(a_step(progress=0.75))
     assert float(weights.align) == pytest.approx(3)
     assert weights.local is None
     assert weigher.readings(0.75).attenuation == 1
@@ -33,7 +33,7 @@ def test_the_net_sees_lambda_as_it_is() -> None:
 @given(local=loss, align=loss, p=st.floats(0, 0.9), gamma=st.floats(0, 1))
 def test_lambda_settles_attenuated(local: float, align: float, p: float, gamma: float) -> None:
     weigher = sigmas("attenuated-log", {"gamma": gamma})
-    settle(weigher, moment(local, align, p))
+    settle(weigher, a_step(local, align, p))
     found = weigher.readings(p)
     assert found.sigma_sq_local == pytest.approx(local, rel=1e-4)
     assert found.sigma_sq_align == pytest.approx((align + 2 * gamma) / (1 - p), rel=1e-4)

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from accord.balance import Mixture, Moment, Weigher, balances
+from accord.balance import Mixture, Step, Weigher, balances
 from accord.balance.gradients import shared_gradients
 from accord.client.optimiser import Optimiser
 from accord.core.budget import Budget
 from accord.core.parts import make_part, part_spec
-from balance.support import moment, own_loss, rule, started
+from balance.support import a_step, own_loss, rule, started
 
 COUNTS = {
     "even": (5, 5, 5, 5),
@@ -53,11 +53,11 @@ class Client:
         self.optimiser.finish()
         return total
 
-    def moment(self, progress: float = 0.0) -> Moment:
+    def next_step(self, progress: float = 0.0) -> Step:
         """The next step as the balance will see it."""
         local, align = self.losses()
         total = torch.stack(list(local.values())).sum()
-        return Moment(
+        return Step(
             progress=progress,
             local=total.detach(),
             align=align.detach(),
@@ -92,7 +92,7 @@ def test_weights_are_finite_and_not_negative(
     name: str, counts: tuple[int, ...], progress: float
 ) -> None:
     client = Client(name, counts)
-    weights = client.weigher.weigh(client.moment(progress))
+    weights = client.weigher.weigh(client.next_step(progress))
     for weight in (weights.align, weights.local, weights.shared):
         if weight is not None:
             assert math.isfinite(float(weight))
@@ -102,7 +102,7 @@ def test_weights_are_finite_and_not_negative(
 @every_balance
 def test_weights_are_values_without_a_gradient(name: str) -> None:
     client = trained(name)
-    weights = client.weigher.weigh(client.moment(0.5))
+    weights = client.weigher.weigh(client.next_step(0.5))
     tensors = [w for w in (weights.align, weights.local, weights.shared) if isinstance(w, Tensor)]
     assert not any(weight.requires_grad for weight in tensors)
 
@@ -142,7 +142,7 @@ def test_readings_are_finite_and_not_negative(
 @pytest.mark.parametrize("progress", [0.0, 0.5])
 def test_the_effective_lambda_is_what_the_net_sees(name: str, progress: float) -> None:
     client = trained(name)
-    weights = client.weigher.weigh(client.moment(progress))
+    weights = client.weigher.weigh(client.next_step(progress))
     whole = (1.0 if weights.local is None else weights.local) * (
         1.0 if weights.shared is None else weights.shared
     )
@@ -183,9 +183,9 @@ def test_a_rule_has_a_loss_of_its_own_if_it_learns_something(name: str) -> None:
     weigher = started(name)
     learnt = list(weigher.parameters())
     if not learnt:
-        assert weigher.own_loss(moment()) is None
+        assert weigher.own_loss(a_step()) is None
     else:
-        found = torch.autograd.grad(own_loss(weigher, moment()), learnt)
+        found = torch.autograd.grad(own_loss(weigher, a_step()), learnt)
         assert all(gradient != 0 for gradient in found)
 
 

@@ -8,30 +8,30 @@ from typing import Any
 import pytest
 import torch
 
-from accord.balance import Moment
+from accord.balance import Step
 from accord.balance.sigmas import SigmaWeigher
 from accord.core.errors import AccordError
-from balance.support import lambdas, moment, own_loss, sigmas
+from balance.support import a_step, lambdas, own_loss, sigmas
 
 CAPPED = ["stabilised", "attenuated-log"]
 every_capped = pytest.mark.parametrize("name", CAPPED)
 STEPS = 1000
 
 
-def history(local: str, level: float = 3.0, steps_to_fall: float = 40) -> list[Moment]:
+def history(local: str, level: float = 3.0, steps_to_fall: float = 40) -> list[Step]:
     """Training in short: L_loc about `level`, L_al falling from 1 to 1e-8."""
     noise = torch.randn(STEPS, generator=torch.Generator().manual_seed(0)).tolist()
     found = []
     for step in range(STEPS):
         progress = step / STEPS
         now = level * (1 - 0.5 * progress) if local == "falling" else level + 0.1 * noise[step]
-        found.append(moment(now, max(1e-8, math.exp(-step / steps_to_fall)), progress))
+        found.append(a_step(now, max(1e-8, math.exp(-step / steps_to_fall)), progress))
     return found
 
 
 def see(weigher: SigmaWeigher, losses: list[float]) -> None:
     for local in losses:
-        own_loss(weigher, moment(local, 1.0))
+        own_loss(weigher, a_step(local, 1.0))
 
 
 def gamma(weigher: SigmaWeigher) -> float:
@@ -47,20 +47,20 @@ def gamma(weigher: SigmaWeigher) -> float:
 def test_lambda_stays_under_its_cap_where_attenuated_explodes(
     name: str, attenuation: str, local: str
 ) -> None:
-    moments = history(local)
+    steps = history(local)
     capped = sigmas(name, {"lambda_cap": 50, "attenuation": attenuation})
     plain = sigmas("attenuated", {"momentum": 0.0, "attenuation": attenuation})
-    assert max(lambdas(capped, moments, 0.9)) <= 55
-    assert max(lambdas(plain, moments, 0.9)) > 1000
+    assert max(lambdas(capped, steps, 0.9)) <= 55
+    assert max(lambdas(plain, steps, 0.9)) > 1000
 
 
 @every_capped
 @pytest.mark.parametrize(("level", "several"), [(3.0, 1.2), (10.0, 4.0)])
 def test_with_momentum_sigma_overshoots_the_cap(name: str, level: float, several: float) -> None:
     """When L_al falls within a few steps; the more, the further L_loc is from σ_l² = 1."""
-    moments = history("noisy", level, steps_to_fall=5)[:300]
-    still = lambdas(sigmas(name, {"lambda_cap": 50}), moments, 0.9)
-    moving = lambdas(sigmas(name, {"lambda_cap": 50, "momentum": "net"}), moments, 0.9)
+    steps = history("noisy", level, steps_to_fall=5)[:300]
+    still = lambdas(sigmas(name, {"lambda_cap": 50}), steps, 0.9)
+    moving = lambdas(sigmas(name, {"lambda_cap": 50, "momentum": "net"}), steps, 0.9)
     assert max(still) <= 55
     assert max(moving) > several * 50
 
@@ -80,7 +80,7 @@ def test_gamma_comes_from_the_first_ten_batches(name: str) -> None:
 def test_gamma_is_measured_before_it_is_first_used(name: str) -> None:
     weigher = sigmas(name, {"lambda_cap": 20})
     # 4/2 + (1 + 2γ)/2, γ = 4/40, both logs 0.
-    assert own_loss(weigher, moment(4.0, 1.0)).item() == pytest.approx(2 + 1.2 / 2)
+    assert own_loss(weigher, a_step(4.0, 1.0)).item() == pytest.approx(2 + 1.2 / 2)
 
 
 @every_capped

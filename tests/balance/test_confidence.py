@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from accord.balance import Weigher
 from accord.core.errors import AccordError
-from balance.support import moment, rule, started
+from balance.support import a_step, rule, started
 
 
 def weight(weigher: Weigher, loss: float) -> float:
     """w of a step whose cross-entropy is `loss`, beside another term that does not matter."""
-    return float(weigher.weigh(moment(terms={"supcon": 9.0, "cross-entropy": loss})).align)
+    return float(weigher.weigh(a_step(terms={"supcon": 9.0, "cross-entropy": loss})).align)
 
 
 def test_by_hand() -> None:
@@ -67,8 +67,8 @@ def test_it_watches_the_term_it_is_told() -> None:
     params = {"watch": "supcon", "memory": 0.0}
     assert rule("confidence", params).watched() == "supcon"
     weigher = started("confidence", params)
-    weigher.weigh(moment(terms={"supcon": 4.0, "cross-entropy": 1.0}))
-    weights = weigher.weigh(moment(terms={"supcon": 1.0, "cross-entropy": 1.0}))
+    weigher.weigh(a_step(terms={"supcon": 4.0, "cross-entropy": 1.0}))
+    weights = weigher.weigh(a_step(terms={"supcon": 1.0, "cross-entropy": 1.0}))
     assert float(weights.align) == pytest.approx(0.75)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from accord.balance.entropy import entropy_bits, normalised_entropy
 from accord.core.errors import AccordError
-from balance.support import moment, started
+from balance.support import a_step, started
 
 # Note 001: CIFAR-10 at α = 0.05, five clients, λ from 0.1 to 10.
 BITS = [1.9079, 1.7997, 0.6091, 1.1689, 1.7245]
@@ -106,9 +106,9 @@ def test_only_proportions_matter(counts: list[int], times: int) -> None:
 
 def test_lambda_is_constant_unless_attenuated() -> None:
     constant, linear = started("entropy"), started("entropy", {"attenuation": "linear"})
-    first = constant.weigh(moment(progress=0.0)).align
-    assert constant.weigh(moment(progress=0.75)).align == first
-    assert linear.weigh(moment(progress=0.75)).align == first * 0.25
+    first = constant.weigh(a_step(progress=0.0)).align
+    assert constant.weigh(a_step(progress=0.75)).align == first
+    assert linear.weigh(a_step(progress=0.75)).align == first * 0.25
     assert linear.readings(0.75).lambda_raw == first
 
 

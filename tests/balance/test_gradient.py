@@ -15,7 +15,7 @@ from torchjd.aggregation import MGDA, DualProj, UPGrad
 
 from accord.balance import Mixture, Weights
 from accord.core.errors import AccordError
-from balance.support import gradients, moment, rule, started
+from balance.support import a_step, gradients, rule, started
 
 AGGREGATORS = ["upgrad", "dualproj", "mgda"]
 vector = st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3)
@@ -23,7 +23,7 @@ vector = st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3)
 
 def weigh(local: Sequence[float], align: Sequence[float], **params: str | float) -> Weights:
     weigher = started("gradient", params)
-    return weigher.weigh(moment(gradients=gradients(local, align)))
+    return weigher.weigh(a_step(gradients=gradients(local, align)))
 
 
 def mix(local: Sequence[float], align: Sequence[float], **params: str | float) -> Tensor:
@@ -147,7 +147,7 @@ def test_zero_gradients_give_finite_weights(
 def test_a_broken_gradient_shows_as_nan(name: str, bad: float) -> None:
     """Rather than as an error of the solver: the epoch's check then stops the client."""
     weigher = started("gradient", {"aggregator": name})
-    weights = weigher.weigh(moment(gradients=gradients((1.0, 0.0), (bad, 1.0))))
+    weights = weigher.weigh(a_step(gradients=gradients((1.0, 0.0), (bad, 1.0))))
     assert all(math.isnan(weight) for weight in ab(weights))
     found = weigher.readings(0.5).lambda_raw
     assert found is not None
@@ -168,7 +168,7 @@ def test_what_the_alignment_loss_does_not_reach_keeps_its_gradient() -> None:
 def test_the_dial_shows_the_latest_mix() -> None:
     weigher = started("gradient")
     assert weigher.readings(0).lambda_raw == 1
-    weights = weigher.weigh(moment(gradients=gradients((1.0, 0.0), (-1.0, 1.0))))
+    weights = weigher.weigh(a_step(gradients=gradients((1.0, 0.0), (-1.0, 1.0))))
     a, b = ab(weights)
     assert (a, b) == pytest.approx((2, 1.5), abs=1e-3)
     assert weigher.readings(0).lambda_raw == pytest.approx(b / a)
@@ -176,14 +176,14 @@ def test_the_dial_shows_the_latest_mix() -> None:
 
 def test_a_mix_without_the_local_gradient_has_no_lambda() -> None:
     weigher = started("gradient", {"aggregator": "mgda"})
-    weigher.weigh(moment(gradients=gradients((1.0, 0.0), (0.01, 0.0))))  # mgda: the smaller alone
+    weigher.weigh(a_step(gradients=gradients((1.0, 0.0), (0.01, 0.0))))  # mgda: the smaller alone
     assert weigher.readings(0).lambda_raw is None
 
 
 def test_it_needs_gradients() -> None:
     assert started("gradient").wants_gradients
     with pytest.raises(ValueError, match="gradients"):
-        started("gradient").weigh(moment())
+        started("gradient").weigh(a_step())
 
 
 @pytest.mark.parametrize("gone", [("torchjd",), ("qpsolvers", "quadprog")])

@@ -8,7 +8,7 @@ from torch import nn
 
 from accord.balance import Mixture, Weigher
 from accord.core.errors import AccordError
-from balance.support import gradients, moment, started
+from balance.support import a_step, gradients, started
 
 LOCAL, ALIGN = (3.0, 4.0), (0.0, 2.5)  # norms 5 and 2.5
 
@@ -16,7 +16,7 @@ LOCAL, ALIGN = (3.0, 4.0), (0.0, 2.5)  # norms 5 and 2.5
 def weight(weigher: Weigher, local: float, align: float, scale: float = 1.0) -> float:
     """w of a step with these losses and the gradients above, that of L_al times `scale`."""
     scaled = [scale * element for element in ALIGN]
-    return float(weigher.weigh(moment(local, align, gradients=gradients(LOCAL, scaled))).align)
+    return float(weigher.weigh(a_step(local, align, gradients=gradients(LOCAL, scaled))).align)
 
 
 def test_by_hand() -> None:
@@ -67,7 +67,7 @@ def test_it_does_not_explode_as_alignment_is_reached() -> None:
 def test_losses_at_zero_leave_the_weight(local: float) -> None:
     weigher = started("gradnorm")
     weight(weigher, 8.0, 6.0)
-    zero = moment(local, 0.0, gradients=gradients((local, 0.0), (0.0, 0.0)))
+    zero = a_step(local, 0.0, gradients=gradients((local, 0.0), (0.0, 0.0)))
     assert float(weigher.weigh(zero).align) == pytest.approx(2.0)
 
 
@@ -96,7 +96,7 @@ def test_rates_are_of_the_largest_loss_so_far() -> None:
 def test_it_needs_gradients() -> None:
     assert started("gradnorm").wants_gradients
     with pytest.raises(ValueError, match="gradients"):
-        started("gradnorm").weigh(moment())
+        started("gradnorm").weigh(a_step())
 
 
 @pytest.mark.parametrize(("key", "value"), [("rate", -1), ("memory", 1), ("highest", 0)])

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.core.errors import AccordError
-from balance.support import moment, own_loss, settle, started
+from balance.support import a_step, own_loss, settle, started
 
 
 def test_at_lambda_0_the_alignment_loss_does_not_act() -> None:
-    weights = started("rescaled").weigh(moment())
+    weights = started("rescaled").weigh(a_step())
     assert weights.local == 0.5
     assert weights.align == 0
 
 
 def test_weights_and_dials_by_hand() -> None:
     weigher = started("rescaled", {"lambda": 3, "start_local": math.log(4)})
-    weights = weigher.weigh(moment(progress=0.5))
+    weights = weigher.weigh(a_step(progress=0.5))
     assert float(weights.local) == pytest.approx(1 / 8)  # type: ignore[arg-type]
     assert float(weights.align) == pytest.approx(3 / 8)
     found = weigher.readings(0.5)
@@ -32,15 +32,15 @@ def test_weights_and_dials_by_hand() -> None:
 def test_the_own_loss_is_of_the_local_loss_alone() -> None:
     weigher = started("rescaled", {"lambda": 3, "start_local": math.log(4)})
     expected = 2 / 8 + math.log(4) / 2
-    assert own_loss(weigher, moment(2.0, 3.0)).item() == pytest.approx(expected)
-    assert own_loss(weigher, moment(2.0, 9.0)).item() == pytest.approx(expected)
+    assert own_loss(weigher, a_step(2.0, 3.0)).item() == pytest.approx(expected)
+    assert own_loss(weigher, a_step(2.0, 9.0)).item() == pytest.approx(expected)
 
 
 @settings(max_examples=10, deadline=None)
 @given(local=st.floats(0.01, 10))
 def test_the_variance_settles_at_the_local_loss(local: float) -> None:
     weigher = started("rescaled")
-    settle(weigher, moment(local, 3.0))
+    settle(weigher, a_step(local, 3.0))
     assert weigher.readings(0).sigma_sq_local == pytest.approx(local, rel=1e-4)
 
 

@@ -13,20 +13,20 @@ from torch import nn
 
 from accord.balance import Mixture
 from accord.core.errors import AccordError
-from balance.support import moment, own_loss, settle, sigmas
+from balance.support import a_step, own_loss, settle, sigmas
 
 loss = st.floats(0.01, 10)
 
 
 def test_both_losses_are_halved_at_first() -> None:
-    weights = sigmas("uncertainty").weigh(moment())
+    weights = sigmas("uncertainty").weigh(a_step())
     assert weights.local == 0.5
     assert weights.align == 0.5
 
 
 def test_weights_and_dials_by_hand() -> None:
     weigher = sigmas("uncertainty", {"start_local": math.log(4), "start_align": math.log(0.5)})
-    weights = weigher.weigh(moment(progress=0.5))
+    weights = weigher.weigh(a_step(progress=0.5))
     assert float(weights.local) == pytest.approx(1 / 8)  # type: ignore[arg-type]
     assert float(weights.align) == pytest.approx(1)
     found = weigher.readings(0.5)
@@ -39,7 +39,7 @@ def test_weights_and_dials_by_hand() -> None:
 def test_the_own_loss_by_hand() -> None:
     weigher = sigmas("uncertainty", {"start_local": math.log(4), "start_align": math.log(0.5)})
     expected = 2 / 8 + 3 / 1 + math.log(4) / 2 + math.log(0.5) / 2
-    assert own_loss(weigher, moment(2.0, 3.0)).item() == pytest.approx(expected)
+    assert own_loss(weigher, a_step(2.0, 3.0)).item() == pytest.approx(expected)
 
 
 def test_one_step_minimises_the_one_formula_over_net_and_sigma() -> None:
@@ -70,7 +70,7 @@ def test_one_step_minimises_the_one_formula_over_net_and_sigma() -> None:
 @given(local=loss, align=loss, p=st.floats(0, 0.9))
 def test_variances_settle_at_the_losses(local: float, align: float, p: float) -> None:
     weigher = sigmas("uncertainty")
-    settle(weigher, moment(local, align, p))
+    settle(weigher, a_step(local, align, p))
     found = weigher.readings(p)
     assert found.sigma_sq_local == pytest.approx(local, rel=1e-4)
     assert found.sigma_sq_align == pytest.approx(align, rel=1e-4)

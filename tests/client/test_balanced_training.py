@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from accord.balance import Balance, Group, Mixture, Moment, Readings, Weigher, Weights, balances
+from accord.balance import Balance, Group, Mixture, Readings, Step, Weigher, Weights, balances
 from accord.client.training import Training
 from accord.core.errors import ClientError
 from accord.core.randomness import torch_generator
@@ -126,11 +126,11 @@ def test_what_a_balance_learns_is_trained_and_kept(data: ImageSet) -> None:
             super().__init__()
             self.log_weight = torch.nn.Parameter(torch.zeros(()))
 
-        def weigh(self, moment: Moment) -> Weights:  # noqa: ARG002
+        def weigh(self, step: Step) -> Weights:  # noqa: ARG002
             return Weights(align=self.log_weight.detach().exp())
 
-        def own_loss(self, moment: Moment) -> Tensor:
-            return self.log_weight.exp() * moment.align
+        def own_loss(self, step: Step) -> Tensor:
+            return self.log_weight.exp() * step.align
 
         def readings(self, progress: float) -> Readings:  # noqa: ARG002
             return Readings(math.exp(self.log_weight.item()))

@@ -3,12 +3,12 @@
 from accord.balance.base import (
     Balance,
     Group,
-    Moment,
     Readings,
+    Step,
     Weigher,
     Weights,
     balances,
 )
 from accord.balance.mixture import Mixture
 
-__all__ = ["Balance", "Group", "Mixture", "Moment", "Readings", "Weigher", "Weights", "balances"]
+__all__ = ["Balance", "Group", "Mixture", "Readings", "Step", "Weigher", "Weights", "balances"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import Field
 from torch import Tensor
 
-from accord.balance.base import Moment, Readings, Weigher, Weights, balances
+from accord.balance.base import Readings, Step, Weigher, Weights, balances
 from accord.balance.sigmas import Shape, SigmaBalance, SigmaWeigher
 from accord.core.schedules import Fall, falling
 
@@ -41,8 +41,8 @@ class AttenuatedWeigher(SigmaWeigher):
     def shape(self, progress: float) -> Shape:
         return Shape(data=falling(self.attenuation, progress))
 
-    def weigh(self, moment: Moment) -> Weights:
-        return Weights(align=falling(self.attenuation, moment.progress) * self.lambda_raw())
+    def weigh(self, step: Step) -> Weights:
+        return Weights(align=falling(self.attenuation, step.progress) * self.lambda_raw())
 
     def readings(self, progress: float) -> Readings:
         return replace(super().readings(progress), attenuation=falling(self.attenuation, progress))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from accord.balance.base import Moment, Weigher, Weights, balances
+from accord.balance.base import Step, Weigher, Weights, balances
 from accord.balance.capping import CappedBalance, Gamma
 from accord.balance.sigmas import Shape, SigmaWeigher
 from accord.core.schedules import falling
@@ -31,6 +31,6 @@ class AttenuatedLogWeigher(SigmaWeigher):
     def shape(self, progress: float) -> Shape:
         return Shape(log=falling(self.attenuation, progress), gamma=self.gamma.value())
 
-    def weigh(self, moment: Moment) -> Weights:
-        self.gamma.see(moment.local)  # s acts through σ
+    def weigh(self, step: Step) -> Weights:
+        self.gamma.see(step.local)  # s acts through σ
         return Weights(align=self.lambda_raw())

@@ -20,7 +20,7 @@ from accord.core.registry import Registry
 
 
 @dataclass(frozen=True)
-class Moment:
+class Step:
     """One step as a balance sees it. The losses are values: no gradient flows back through them."""
 
     progress: float  # p ∈ [0, 1) over all local training
@@ -74,13 +74,13 @@ class Weigher(nn.Module, ABC):
     wants_gradients = False
 
     @abstractmethod
-    def weigh(self, moment: Moment) -> Weights:
+    def weigh(self, step: Step) -> Weights:
         """The weights of this step, as values. A rule that keeps averages renews them here."""
 
     @abstractmethod
     def readings(self, progress: float) -> Readings: ...
 
-    def own_loss(self, moment: Moment) -> Tensor | None:  # noqa: ARG002 - most learn nothing
+    def own_loss(self, step: Step) -> Tensor | None:  # noqa: ARG002 - most learn nothing
         """What the rule's own parameters minimise."""
         return None
 

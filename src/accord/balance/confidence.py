@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+from accord.balance.base import Balance, Readings, Step, Weigher, Weights, balances
 
 
 @balances.register("confidence")
@@ -53,8 +53,8 @@ class ConfidenceWeigher(Weigher):
         share = torch.nan_to_num(1 - self.average / self.first, nan=0.0)
         return (self.rule.highest * share).clamp(self.rule.lowest, self.rule.highest)
 
-    def weigh(self, moment: Moment) -> Weights:
-        loss = moment.terms[self.rule.watch]
+    def weigh(self, step: Step) -> Weights:
+        loss = step.terms[self.rule.watch]
         unseen = self.first.isnan()
         kept = self.rule.memory * self.average + (1 - self.rule.memory) * loss
         self.average = torch.where(unseen, loss, kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+from accord.balance.base import Balance, Readings, Step, Weigher, Weights, balances
 
 
 @balances.register("curriculum")
@@ -28,8 +28,8 @@ class CurriculumWeigher(Weigher):
         first, last = self.rule.start_weight, self.rule.end_weight
         return first + (last - first) * progress
 
-    def weigh(self, moment: Moment) -> Weights:
-        return Weights(align=self.weight(moment.progress))
+    def weigh(self, step: Step) -> Weights:
+        return Weights(align=self.weight(step.progress))
 
     def readings(self, progress: float) -> Readings:
         return Readings(self.weight(progress))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+from accord.balance.base import Balance, Readings, Step, Weigher, Weights, balances
 from accord.core.schedules import Fall, falling
 
 
@@ -29,8 +29,8 @@ class FixedWeigher(Weigher):
         super().__init__()
         self.lambda_, self.attenuation = lambda_, attenuation
 
-    def weigh(self, moment: Moment) -> Weights:
-        return Weights(align=self.lambda_ * falling(self.attenuation, moment.progress))
+    def weigh(self, step: Step) -> Weights:
+        return Weights(align=self.lambda_ * falling(self.attenuation, step.progress))
 
     def readings(self, progress: float) -> Readings:
         return Readings(self.lambda_, falling(self.attenuation, progress))

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+from accord.balance.base import Balance, Readings, Step, Weigher, Weights, balances
 from accord.core.errors import AccordError
 
 Mix = Callable[[Tensor], Tensor]  # Gramian (2 × 2) → (a, b)
@@ -59,11 +59,11 @@ class GradientWeigher(Weigher):
         self.lambda_, self.mix = lambda_, mix
         self.register_buffer("mixed", torch.tensor([1.0, lambda_]))
 
-    def weigh(self, moment: Moment) -> Weights:
-        if moment.gradients is None:
+    def weigh(self, step: Step) -> Weights:
+        if step.gradients is None:
             raise ValueError("the rule `gradient` needs the gradients of every step")
         scale = torch.tensor([1.0, self.lambda_])
-        gramian = moment.gradients.gramian().cpu() * scale[:, None] * scale
+        gramian = step.gradients.gramian().cpu() * scale[:, None] * scale
         # What is not finite goes on as NaN, and the epoch's check stops the client.
         finite = bool(gramian.isfinite().all())
         mixed = self.mix(gramian) * scale if finite else torch.full((2,), math.nan)

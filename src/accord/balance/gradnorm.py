@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from accord.balance.base import Balance, Moment, Readings, Weigher, Weights, balances
+from accord.balance.base import Balance, Readings, Step, Weigher, Weights, balances
 
 
 @balances.register("gradnorm")
@@ -43,13 +43,13 @@ class GradNormWeigher(Weigher):
         self.register_buffer("largest_local", torch.zeros(()))
         self.register_buffer("largest_align", torch.zeros(()))
 
-    def weigh(self, moment: Moment) -> Weights:
-        if moment.gradients is None:
+    def weigh(self, step: Step) -> Weights:
+        if step.gradients is None:
             raise ValueError("gradnorm needs the gradients of every step")
-        self.largest_local = torch.maximum(self.largest_local, moment.local)
-        self.largest_align = torch.maximum(self.largest_align, moment.align)
-        norm_local, norm_align, _ = moment.gradients.summary()
-        behind = (moment.align / self.largest_align) / (moment.local / self.largest_local)
+        self.largest_local = torch.maximum(self.largest_local, step.local)
+        self.largest_align = torch.maximum(self.largest_align, step.align)
+        norm_local, norm_align, _ = step.gradients.summary()
+        behind = (step.align / self.largest_align) / (step.local / self.largest_local)
         target = norm_local / norm_align * behind**self.rule.rate
         # A loss at exactly zero has no rate and no gradient: w stays as it is.
         target = torch.where(target.isfinite(), target, self.weight).clamp(max=self.rule.highest)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from accord.balance.base import Group, Moment, Weigher, Weights
+from accord.balance.base import Group, Step, Weigher, Weights
 from accord.balance.gradients import Gradients, shared_gradients
 
 DIALS = (
@@ -61,8 +61,8 @@ class Mixture(nn.Module):
         if look:
             for name, found in gradients.items():
                 self._looks[name].append(found.summary())
-        moments = {
-            name: Moment(
+        steps = {
+            name: Step(
                 progress=progress,
                 local=total_local.detach(),
                 align=align[name].detach(),
@@ -75,14 +75,14 @@ class Mixture(nn.Module):
             total = torch.stack(list(align.values())).sum()
             total.backward()  # type: ignore[no-untyped-call]
             return total.detach()
-        weights = {name: w.weigh(moments[name]) for name, w in self.weighers.items()}
+        weights = {name: w.weigh(steps[name]) for name, w in self.weighers.items()}
         total = _local_weight(weights) * total_local
         for name, chosen in weights.items():
             total = total + chosen.align * align[name]
         total.backward()  # type: ignore[no-untyped-call]
         for name, weigher in self.weighers.items():
-            _rescale_shared(weights[name].shared, moments[name].gradients)
-            own = weigher.own_loss(moments[name])
+            _rescale_shared(weights[name].shared, steps[name].gradients)
+            own = weigher.own_loss(steps[name])
             if own is not None:
                 own.backward()  # type: ignore[no-untyped-call]
         return total.detach()

@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from accord.balance.base import Group, Moment, Readings, Weigher, Weights, balances
+from accord.balance.base import Group, Readings, Step, Weigher, Weights, balances
 from accord.balance.sigmas import LearntBalance
 
 
@@ -33,12 +33,12 @@ class RescaledWeigher(Weigher):
         self.rule = rule
         self.log_local = nn.Parameter(torch.tensor(rule.start_of_local(label_counts)))
 
-    def weigh(self, moment: Moment) -> Weights:  # noqa: ARG002 - σ_l alone decides
+    def weigh(self, step: Step) -> Weights:  # noqa: ARG002 - σ_l alone decides
         local = (-self.log_local).detach().exp() / 2
         return Weights(align=self.rule.lambda_ * local, local=local)
 
-    def own_loss(self, moment: Moment) -> Tensor | None:
-        return (moment.local * (-self.log_local).exp() + self.log_local) / 2
+    def own_loss(self, step: Step) -> Tensor | None:
+        return (step.local * (-self.log_local).exp() + self.log_local) / 2
 
     def readings(self, progress: float) -> Readings:  # noqa: ARG002 - λ is constant
         return Readings(self.rule.lambda_, sigma_sq_local=self.log_local.detach().exp().item())

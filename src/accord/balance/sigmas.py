@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from accord.balance.base import Balance, Group, Moment, Readings, Weigher
+from accord.balance.base import Balance, Group, Readings, Step, Weigher
 from accord.balance.entropy import Entropy
 
 Momentum = Annotated[float, Field(ge=0, lt=1)] | Literal["net"]
@@ -82,10 +82,10 @@ class SigmaWeigher(Weigher):
         """σ_l²/σ_a², as a value."""
         return (self.log_local - self.log_align).detach().exp()
 
-    def own_loss(self, moment: Moment) -> Tensor | None:
-        shape = self.shape(moment.progress)
-        local = moment.local * (-self.log_local).exp() + self.log_local
-        pull = shape.data * moment.align + 2 * shape.gamma
+    def own_loss(self, step: Step) -> Tensor | None:
+        shape = self.shape(step.progress)
+        local = step.local * (-self.log_local).exp() + self.log_local
+        pull = shape.data * step.align + 2 * shape.gamma
         align = pull * (-self.log_align).exp() + shape.log * self.log_align
         return (local + align) / 2
 

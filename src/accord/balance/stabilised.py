@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from accord.balance.attenuated import AttenuatedWeigher
-from accord.balance.base import Moment, Weigher, Weights, balances
+from accord.balance.base import Step, Weigher, Weights, balances
 from accord.balance.capping import CappedBalance, Gamma
 from accord.balance.sigmas import Shape
 
@@ -31,6 +31,6 @@ class StabilisedWeigher(AttenuatedWeigher):
     def shape(self, progress: float) -> Shape:
         return replace(super().shape(progress), gamma=self.gamma.value())
 
-    def weigh(self, moment: Moment) -> Weights:
-        self.gamma.see(moment.local)
-        return super().weigh(moment)
+    def weigh(self, step: Step) -> Weights:
+        self.gamma.see(step.local)
+        return super().weigh(step)

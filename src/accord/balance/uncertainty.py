@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from accord.balance.base import Moment, Weigher, Weights, balances
+from accord.balance.base import Step, Weigher, Weights, balances
 from accord.balance.sigmas import SigmaBalance, SigmaWeigher
 
 
@@ -24,6 +24,6 @@ class Uncertainty(SigmaBalance):
 
 
 class UncertaintyWeigher(SigmaWeigher):
-    def weigh(self, moment: Moment) -> Weights:  # noqa: ARG002 - σ alone decides
+    def weigh(self, step: Step) -> Weights:  # noqa: ARG002 - σ alone decides
         local, align = ((-log).detach().exp() / 2 for log in (self.log_local, self.log_align))
         return Weights(align=align, local=local)
