@@ -139,7 +139,7 @@ def test_a_bad_override_is_told(study: Raw, override: str) -> None:
         ("- fafi\n", "found a list"),
         ("fafi", "found a str"),
         ("a: [", "not valid YAML"),
-        ("name: a\nname: b\n", "the key 'name' stands twice"),
+        ("name: a\nname: b\n", "the key 'name' occurs twice"),
         ("data:\n\tname: digits\n", "spaces, not tabs"),
         ("!!python/object/apply:os.system ['true']", "not valid YAML"),
     ],

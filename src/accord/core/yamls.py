@@ -1,4 +1,4 @@
-"""Reading YAML files that people write, with mistakes explained."""
+"""Reading of YAML files that users write; errors explain the mistakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise AccordError(f"{path} cannot be read: {error}") from None
     try:
-        values = yaml.load(text, Loader=_Strict)  # a SafeLoader that minds repeated keys
+        values = yaml.load(text, Loader=_Strict)  # a SafeLoader that refuses repeated keys
     except yaml.YAMLError as error:
         tabs = " YAML is indented with spaces, not tabs." if "'\\t'" in str(error) else ""
         why = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
@@ -40,7 +40,7 @@ def to_yaml(values: dict[str, Any]) -> str:
 
 
 class _Strict(yaml.SafeLoader):
-    """Safe, and a key that stands twice is a mistake: one of the two would be lost."""
+    """A safe loader that refuses a repeated key, because one of its two values would be lost."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -48,7 +48,7 @@ class _Strict(yaml.SafeLoader):
             name = str(key.value)
             if name in seen and name != "<<":
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {name!r} stands twice", key.start_mark
+                    None, None, f"the key {name!r} occurs twice", key.start_mark
                 )
             seen.add(name)
         return super().construct_mapping(node, deep)
