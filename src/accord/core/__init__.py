@@ -1,1 +1,1 @@
-"""What every room uses: typed settings, registries, files, named random numbers, errors."""
+"""Code that all other packages use: typed settings, registries, files, random numbers, errors."""

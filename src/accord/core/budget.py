@@ -11,18 +11,26 @@ from accord.core.schedules import Fall
 
 
 class Budget(Config):
-    """How long and how a client trains. Defaults are FAFI's, but for the epochs."""
+    """How long and how a client trains. All defaults except `epochs` are those of FAFI."""
 
     epochs: int = Field(10, ge=1)
-    batch: int = Field(128, ge=1, description="images per step, before views")
+    batch: int = Field(128, ge=1, description="number of images per step, before views are made")
     lr: float = Field(0.05, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.0, ge=0)
-    schedule: Fall = Field("constant", description="of the lr, over all local training")
-    clip: float | None = Field(1.0, gt=0, description="gradient norm; null: none")
-    checkpoints: tuple[int, ...] = Field((), description="epochs after which to measure")
+    schedule: Fall = Field(
+        "constant", description="how the learning rate falls over all local training"
+    )
+    clip: float | None = Field(
+        1.0, gt=0, description="largest gradient norm; null means that gradients are not clipped"
+    )
+    checkpoints: tuple[int, ...] = Field(
+        (), description="epochs after which the results are measured"
+    )
     look_every: int = Field(
-        20, ge=1, description="steps between looks at the gradients of both losses, for telemetry"
+        20,
+        ge=1,
+        description="telemetry measures the gradients of both losses once in this many steps",
     )
 
     @field_validator("checkpoints", mode="before")
@@ -35,8 +43,8 @@ class Budget(Config):
         outside = [epoch for epoch in self.checkpoints if not 1 <= epoch <= self.epochs]
         if outside:
             raise ValueError(
-                f"checkpoints lie between 1 and epochs = {self.epochs}; found {outside}: change "
-                "budget.checkpoints as well"
+                f"every checkpoint must lie between 1 and epochs = {self.epochs}; found {outside}: "
+                "change budget.checkpoints as well"
             )
         epochs = tuple(sorted({*self.checkpoints, self.epochs}))
         object.__setattr__(self, "checkpoints", epochs)

@@ -13,7 +13,7 @@ M = TypeVar("M", bound="Config")
 
 
 class Config(BaseModel):
-    """Immutable, no unknown keys, no NaN or infinity in a float."""
+    """An immutable model that refuses unknown keys, and NaN or infinity in a float."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
@@ -21,7 +21,7 @@ class Config(BaseModel):
 
 
 def parse(model: type[M], values: Any, where: str) -> M:
-    """`values` as a `model`; its first mistakes as one AccordError, keys named under `where`."""
+    """`values` as a `model`. One AccordError lists the first mistakes, with keys under `where`."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -41,7 +41,7 @@ BRANCH = r"(function-|constrained-|literal\[|(float|int|str|bool)$)"
 
 
 def _sentence(model: type[Config], path: tuple[str, ...], items: list[Any], where: str) -> str:
-    """All that is wrong with one key; several items are the branches of a union."""
+    """All mistakes of one key, as one text. A union has one item for each of its branches."""
     item = items[0]
     key = ".".join([where, *path] if where else path) or "the file"
     if item["type"] == "extra_forbidden":
@@ -61,7 +61,7 @@ def _sentence(model: type[Config], path: tuple[str, ...], items: list[Any], wher
 
 
 def _plain_words(item: Any) -> str:
-    """pydantic's message without Python's words."""
+    """pydantic's message without the terms of Python."""
     context = item.get("ctx", {})
     if item["type"] == "string_pattern_mismatch":
         return "expected letters, digits, dots, dashes and underscores"
@@ -84,7 +84,7 @@ def _plain_words(item: Any) -> str:
 
 
 def keys(model: type[Config]) -> list[str]:
-    """The keys a user writes for `model`, aliases instead of Python names."""
+    """The keys that a user writes for `model`: aliases instead of Python names."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -93,7 +93,7 @@ def _is_section(kind: Any) -> bool:
 
 
 def _section(model: type[Config], path: tuple[str, ...]) -> type[Config] | None:
-    """The model of the section that `path` leads to, when it is a plain nested one."""
+    """The model of the section that `path` leads to; None if it is not a plain nested model."""
     for step in path:
         field = next((f for name, f in model.model_fields.items() if step in (name, f.alias)), None)
         inner = field.annotation if field else None

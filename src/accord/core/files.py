@@ -1,4 +1,4 @@
-"""Files appear whole or not at all: written under a temporary name, then renamed."""
+"""Atomic writing of files: each is written under a temporary name and then renamed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.core.errors import AccordError
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Puts `content` at `path`; a reader, or a crash, sees the old file or the new one."""
+    """Writes `content` to `path`. A reader sees the old file or the new one, even after a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -35,7 +35,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON at `path`; a damaged file is an AccordError that names it."""
+    """The JSON at `path`. A damaged file raises an AccordError that names the file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""What a predictor's scores are worth: accuracy, recall per class, calibration, loss."""
+"""Metrics of a predictor's scores: accuracy, recall per class, calibration, loss."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ECE_BINS = 15  # equal-width bins over (0, 1], the number used by Guo et al. (20
 
 @dataclass(frozen=True)
 class Metrics:
-    """Measured on one set of images; fractions are in 0–1.
+    """The metrics of one set of images. Fractions lie between 0 and 1.
 
-    `balanced_accuracy` is the mean recall over the classes that occur and `worst_class` the lowest
-    of them. `ece` is the expected calibration error, `loss` the mean −log p(truth) in nats.
-    `confusion[t][p]` counts images of class t that were predicted as p.
+    `balanced_accuracy` is the mean recall over the classes that occur, and `worst_class` is the
+    lowest recall. `ece` is the expected calibration error. `loss` is the mean −log p(truth) in
+    nats. `confusion[t][p]` counts the images of class t that were predicted as class p.
     """
 
     accuracy: float
@@ -32,9 +32,9 @@ class Metrics:
         return asdict(self)
 
     def accuracy_for(self, counts: Sequence[int]) -> float:
-        """Σ_c p_c·recall_c: the accuracy on images with n_c of class c instead.
+        """Σ_c p_c·recall_c: the accuracy on a set that holds `counts`[c] = n_c images of class c.
 
-        Classes that were not measured are left out; 0 if those are all there are.
+        Classes that were not measured are left out. The result is 0 if no class was measured.
         """
         hits = weight = 0.0
         for row, (count, truth) in enumerate(zip(counts, self.confusion, strict=True)):
@@ -46,10 +46,10 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over images from which metrics follow, so that blocks of images can be added up.
+    """Sums over images from which the metrics are computed, so that blocks of images can be added.
 
-    `confusion` (C, C) counts; `gaps` (15) sums correct − confidence over the images of each
-    calibration bin ((b−1)/15, b/15]; `loss` sums −log p(truth).
+    `confusion` (C, C) holds counts. `gaps` (15) sums correct − confidence over the images of each
+    calibration bin ((b−1)/15, b/15]. `loss` sums −log p(truth).
     """
 
     confusion: Tensor
@@ -58,9 +58,10 @@ class Tally:
 
     @classmethod
     def of(cls, scores: Tensor, labels: Tensor, classes: int) -> Tally:
-        """Of `scores` (N, classes), softmax(scores) being the confidences, against `labels` (N).
+        """The tally of `scores` (N, classes) against `labels` (N).
 
-        The prediction is the highest score, the first of them when scores tie.
+        The confidences are softmax(scores). The predicted class has the highest score; of equal
+        scores, the first counts.
         """
         _check(scores, labels, classes)
         labels = labels.detach().to("cpu", torch.int64)
@@ -78,7 +79,7 @@ class Tally:
 
     @classmethod
     def sum(cls, tallies: Iterable[Tally]) -> Tally:
-        """All images of all tallies, added in the order given."""
+        """The tally of all images of all `tallies`, added in the given order."""
         total, *rest = tallies
         for other in rest:
             total = cls(
@@ -125,7 +126,7 @@ def measure(scores: Tensor, labels: Tensor, classes: int) -> Metrics:
 
 
 def _check(scores: Tensor, labels: Tensor, classes: int) -> None:
-    """Shapes, ranges and finite scores; a wrong one is the calling code's mistake."""
+    """Checks shapes, ranges and that scores are finite. A failed check is a bug of the caller."""
     if scores.ndim != 2 or scores.shape[1] != classes or labels.shape != scores.shape[:1]:
         raise ValueError(
             f"expected scores (N, {classes}) and labels (N), "

@@ -1,7 +1,7 @@
-"""A recipe is made of parts: registered, typed, each with its own parameters.
+"""The parts of a recipe. Each part is registered, typed, and has its own parameters.
 
-In YAML a part is its name (`fusion: features`) or a mapping whose `use` names it
-(`balance: {use: fixed, lambda: 5}`).
+In YAML, a part is written as its name (`fusion: features`) or as a mapping whose key `use` gives
+the name (`balance: {use: fixed, lambda: 5}`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def make_part(registry: Registry[type[P]], spec: Any, where: str) -> P:
 
 
 def part_spec(name: str, part: Config) -> dict[str, Any]:
-    """The mapping that makes `part` again, every parameter spelled out."""
+    """The mapping that makes `part` again, with every parameter written out."""
     return {"use": name, **part.model_dump(mode="json", by_alias=True)}
 
 

@@ -1,7 +1,7 @@
 """Named generators: every random draw belongs to a (seed, client, purpose), never to global state.
 
-The name is hashed, so generators of different names are independent, and a result does not depend
-on the order in which clients, epochs or purposes come up.
+The name is hashed. Therefore generators with different names are independent, and a result does
+not depend on the order in which clients, epochs or purposes are processed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def numpy_generator(seed: int, *names: object) -> np.random.Generator:
 
 def torch_generator(seed: int, *names: object) -> torch.Generator:
     """A CPU torch generator for (seed, names…), for example `(0, "3", "views", epoch)`."""
-    import torch  # here, because commands that need no net should not wait for it
+    import torch  # imported here, so that commands that need no net do not wait for it
 
     return torch.Generator().manual_seed(_entropy(seed, names) % 2**63)

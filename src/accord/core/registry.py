@@ -1,4 +1,4 @@
-"""Names → parts. A new term, balance, fusion or partition is one new file that registers itself."""
+"""Registries that map names to parts. A new part is one new file that registers itself."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """The parts of one family, by name.
 
-    `package` is the package whose modules hold the parts; they are imported at the first look-up,
-    so that adding a file is all it takes to add a part.
+    `package` is the package whose modules hold the parts. The modules are imported at the first
+    look-up, so a new part needs only a new file.
     """
 
     def __init__(self, family: str, package: str | None = None) -> None:
@@ -36,13 +36,13 @@ class Registry(Generic[T]):
     def _discover(self) -> None:
         if self._package is None:
             return
-        name, self._package = self._package, None  # the modules themselves may look parts up
+        name, self._package = self._package, None  # an imported module may itself look up a part
         try:
             package = importlib.import_module(name)
             for module in pkgutil.iter_modules(package.__path__):
                 importlib.import_module(f"{name}.{module.name}")
         except BaseException:
-            self._package = name  # not all parts are known: the next look-up must not say otherwise
+            self._package = name  # not all parts are known: the next look-up must try again
             raise
 
     def get(self, name: str) -> T:

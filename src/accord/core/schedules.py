@@ -1,4 +1,7 @@
-"""Factors that fall from 1 over progress p ∈ [0, 1] of all local training, never per checkpoint."""
+"""Factors that start at 1 and fall with the progress p ∈ [0, 1] of all local training.
+
+They do not start again after a checkpoint.
+"""
 
 from __future__ import annotations
 
