@@ -1,4 +1,4 @@
-"""How the local loss and the alignment losses are weighed: one file per rule."""
+"""Rules that weight the local loss and the alignment losses, one file per rule."""
 
 from accord.balance.base import (
     Balance,

@@ -1,4 +1,4 @@
-"""Learnt weights meant to fade with progress, and that explode (OursV12 of the notes)."""
+"""Learnt weights that are meant to fall with progress, but diverge (OursV12 of the notes)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class AttenuatedBalance(SigmaBalance):
 
 @balances.register("attenuated")
 class Attenuated(AttenuatedBalance):
-    """The net sees L_loc + s(p)·λ_raw·L_al; σ sees s on the data term of σ_a.
+    """The net minimises L_loc + s(p)·λ_raw·L_al; in the loss of σ, s multiplies L_al/(2σ_a²).
 
-    σ minimises L_loc/(2σ_l²) + s·L_al/(2σ_a²) + ½ log σ_l² + ½ log σ_a², so λ_raw = σ_l²/σ_a²
-    settles at L_loc/(s·L_al) and the effective s·λ_raw at L_loc/L_al: the attenuation undoes
-    itself, and λ explodes as L_al → 0 (note 003).
+    σ minimises L_loc/(2σ_l²) + s·L_al/(2σ_a²) + ½ log σ_l² + ½ log σ_a². Therefore
+    λ_raw = σ_l²/σ_a² converges to L_loc/(s·L_al), and the effective weight s·λ_raw converges to
+    L_loc/L_al: the attenuation cancels itself, and λ grows without bound as L_al → 0 (note 003).
     """
 
     def start(self, label_counts: Tensor) -> Weigher:

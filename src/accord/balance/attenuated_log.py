@@ -1,4 +1,4 @@
-"""Attenuation where it belongs: on the log term of σ_a (ours, after note 003)."""
+"""Attenuation of the log term of σ_a, where it takes effect (our own rule, after note 003)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from accord.core.schedules import falling
 
 @balances.register("attenuated-log")
 class AttenuatedLog(CappedBalance):
-    """The net sees L_loc + λ_raw·L_al; σ sees s(p) on ½ log σ_a², and γ/σ_a².
+    """The net minimises L_loc + λ_raw·L_al; in the loss of σ, s(p) multiplies ½ log σ_a².
 
-    σ minimises L_loc/(2σ_l²) + (L_al + 2γ)/(2σ_a²) + ½ log σ_l² + ½ s·log σ_a², which settles at
-    λ_raw = s·L_loc/(L_al + 2γ): attenuated indeed, and bounded by γ.
+    σ minimises L_loc/(2σ_l²) + (L_al + 2γ)/(2σ_a²) + ½ log σ_l² + ½ s·log σ_a², which converges to
+    λ_raw = s·L_loc/(L_al + 2γ). This weight does fall with s, and γ bounds it.
     """
 
     def start(self, label_counts: Tensor) -> Weigher:
@@ -32,5 +32,5 @@ class AttenuatedLogWeigher(SigmaWeigher):
         return Shape(log=falling(self.attenuation, progress), gamma=self.gamma.value())
 
     def weigh(self, step: Step) -> Weights:
-        self.gamma.see(step.local)  # s acts through σ
+        self.gamma.see(step.local)  # s acts through the loss of σ, so it is not a factor here
         return Weights(align=self.lambda_raw())

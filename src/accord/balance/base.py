@@ -1,8 +1,8 @@
-"""What every balance offers the client loop.
+"""The interface of a balance: a rule that sets the weights of the local and alignment losses.
 
-A `Balance` holds the parameters of a rule; `start` gives a `Weigher`, its running state at one
-client and for one alignment term. A weigher is a module: parameters it learns (σ) and buffers it
-keeps are part of a client's checkpoint without further ado.
+A `Balance` holds the parameters of a rule. `start` returns a `Weigher`: the state of the rule at
+one client and for one alignment term. A weigher is a module, so the parameters that it learns (σ)
+and its buffers are automatically part of a client's checkpoint.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from accord.core.registry import Registry
 
 @dataclass(frozen=True)
 class Step:
-    """One step as a balance sees it. The losses are values: no gradient flows back through them."""
+    """The input of a balance at one training step. The losses are detached from the graph."""
 
     progress: float  # p ∈ [0, 1) over all local training
     local: Tensor  # L_loc
     align: Tensor  # L_al, the loss of the balance's own alignment term
-    terms: Mapping[str, Tensor]  # every local loss by its term's name
-    gradients: Gradients | None = None  # at every step for rules that want them
+    terms: Mapping[str, Tensor]  # every local loss, by the name of its term
+    gradients: Gradients | None = None  # given at every step if the rule wants gradients
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What the net minimises at one step: `local`·L_loc + `align`·L_al.
+    """The weights of one step: the net minimises `local`·L_loc + `align`·L_al.
 
-    `local` None: the rule leaves L_loc as it is. `shared` further multiplies ∇L_loc on the
-    parameters that both losses reach, for rules that mix gradients.
+    If `local` is None, the rule leaves L_loc unchanged. A rule that mixes gradients sets `shared`,
+    a further factor of ∇L_loc on the parameters that both losses depend on.
     """
 
     align: Tensor | float
@@ -45,7 +45,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Readings:
-    """A rule's dials at some progress, for telemetry. None: the rule has no such dial."""
+    """A rule's values at one progress, for telemetry. None means that the rule lacks the value."""
 
     lambda_raw: float | None
     attenuation: float = 1.0
@@ -60,32 +60,32 @@ class Readings:
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters a rule learns, and how the optimiser treats them. Never any weight decay."""
+    """Parameters that a rule learns, and their optimiser settings. They have no weight decay."""
 
     parameters: list[nn.Parameter]
-    lr_factor: float = 1.0  # × the net's lr
+    lr_factor: float = 1.0  # the learning rate divided by the net's
     momentum: float | Literal["net"] = "net"
-    clip: Literal["together", "apart"] = "together"  # one gradient norm with the net's, or its own
+    clip: Literal["together", "apart"] = "together"  # one gradient norm with the net, or a separate
 
 
 class Weigher(nn.Module, ABC):
-    """One client's running balance of one alignment term."""
+    """The state of a balance at one client, for one alignment term."""
 
     wants_gradients = False
 
     @abstractmethod
     def weigh(self, step: Step) -> Weights:
-        """The weights of this step, as values. A rule that keeps averages renews them here."""
+        """The weights of this step, without gradients. A rule updates its moving averages here."""
 
     @abstractmethod
     def readings(self, progress: float) -> Readings: ...
 
-    def own_loss(self, step: Step) -> Tensor | None:  # noqa: ARG002 - most learn nothing
-        """What the rule's own parameters minimise."""
+    def own_loss(self, step: Step) -> Tensor | None:  # noqa: ARG002 - most rules learn nothing
+        """The loss that the rule's own parameters minimise."""
         return None
 
     def equilibrium(self, local: float, align: float, progress: float) -> float | None:  # noqa: ARG002
-        """λ*: where λ_raw would settle if the losses stayed as they are. None: it does not move."""
+        """λ*, to which λ_raw would converge with constant losses; None if λ_raw does not change."""
         return None
 
     def groups(self) -> list[Group]:
@@ -95,15 +95,15 @@ class Weigher(nn.Module, ABC):
 class Balance(Config, ABC):
     """The parameters of a rule."""
 
-    weighs_local: ClassVar[bool] = False  # its Weights have a `local`
-    mixes_gradients: ClassVar[bool] = False  # its Weights have a `shared`
+    weighs_local: ClassVar[bool] = False  # its Weights set `local`
+    mixes_gradients: ClassVar[bool] = False  # its Weights set `shared`
 
     @abstractmethod
     def start(self, label_counts: Tensor) -> Weigher:
-        """The rule at work at a client with n_kc images of class c."""
+        """The rule's state at a client with `label_counts`[c] = n_kc images of class c."""
 
     def watched(self) -> str | None:
-        """The local term whose loss the rule reads, if it is one alone."""
+        """The name of the local term whose loss the rule reads; None if it reads no single term."""
         return None
 
     def require(self) -> None:

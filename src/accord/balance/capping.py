@@ -1,7 +1,8 @@
-"""γ/σ_a²: the regulariser that keeps λ from exploding, given or found from a cap.
+"""The regulariser γ/σ_a², which bounds λ. γ is given, or computed from a cap on λ.
 
-With it σ_a² ≥ 2γ/b at equilibrium, so λ ≤ b·L_loc/(2γ). `auto` takes γ = L_loc/(2·λ_cap) with
-L_loc measured on the first batches: λ stays under λ_cap as long as L_loc does not rise above that.
+With it σ_a² ≥ 2γ/b at equilibrium, so λ ≤ b·L_loc/(2γ). `auto` takes γ = L_loc/(2·λ_cap), with
+L_loc measured on the first batches. λ stays below λ_cap as long as L_loc does not rise above that
+value.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ FIRST_BATCHES = 10
 
 
 class CappedBalance(AttenuatedBalance):
-    """σ with γ. Momentum is 0 unless told: with it σ overshoots the cap several-fold."""
+    """σ with γ. By default σ has no momentum: with momentum, λ can be several times the cap."""
 
     gamma: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
-        "auto", description="γ; auto: from lambda_cap and the first batches"
+        "auto", description="γ; auto computes it from lambda_cap and the first batches"
     )
-    lambda_cap: float = Field(50.0, gt=0, description="the λ that `gamma: auto` allows")
-    momentum: Momentum = Field(0.0, description="of σ; net: as the net's")
+    lambda_cap: float = Field(50.0, gt=0, description="the largest λ that `gamma: auto` allows")
+    momentum: Momentum = Field(0.0, description="momentum of σ; net means the net's momentum")
 
     @model_validator(mode="after")
     def _starts_under_the_cap(self) -> CappedBalance:
@@ -37,14 +38,14 @@ class CappedBalance(AttenuatedBalance):
             start = math.exp(self.start_local - self.start_align)
         if self.gamma == "auto" and start > self.lambda_cap:
             raise ValueError(
-                f"lambda_cap should not lie below the λ that training starts with ({start:.4g}); "
-                f"found {self.lambda_cap}"
+                f"lambda_cap should not be smaller than the λ that training starts with "
+                f"({start:.4g}); found {self.lambda_cap}"
             )
         return self
 
 
 class Gamma(nn.Module):
-    """γ as it stands: given, or found while the first batches pass."""
+    """The current γ, which is given or computed during the first batches."""
 
     local_sum: Tensor
     batches: Tensor
@@ -56,7 +57,7 @@ class Gamma(nn.Module):
         self.register_buffer("batches", torch.zeros(()))
 
     def see(self, local: Tensor) -> None:
-        """Notes L_loc of a batch, while it is one of the first."""
+        """Adds L_loc of a batch to the mean, if it is one of the first batches."""
         early = (self.batches < FIRST_BATCHES).to(local.dtype)
         self.local_sum = self.local_sum + early * local
         self.batches = self.batches + early

@@ -1,4 +1,4 @@
-"""A weight that grows as the client becomes sure of its own task (note 000, plan 2)."""
+"""A weight that grows as the client's own classification loss falls (note 000, plan 2)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from accord.balance.base import Balance, Readings, Step, Weigher, Weights, balan
 class Confidence(Balance):
     """L = L_loc + w·L_al, w = w₁·(1 − CE_ema/CE_first), clipped to [w₀, w₁].
 
-    CE_first is the watched loss of the first step, CE_ema its moving average since: while the
-    client knows nothing w is w₀, and it nears w₁ as its own classification loss nears 0.
+    CE_first is the loss of the watched term at the first step, and CE_ema is its moving average
+    since then. At the start of training w is w₀, and it approaches w₁ as the client's own
+    classification loss approaches 0.
     """
 
-    lowest: float = Field(0.1, ge=0, description="w₀")
-    highest: float = Field(1.0, ge=0, description="w₁")
+    lowest: float = Field(0.1, ge=0, description="w₀, the smallest weight")
+    highest: float = Field(1.0, ge=0, description="w₁, the largest weight")
     memory: float = Field(0.9, ge=0, lt=1, description="m of CE_ema ← m·CE_ema + (1 − m)·CE")
-    watch: str = Field("cross-entropy", description="the local term that stands for CE")
+    watch: str = Field("cross-entropy", description="the local term whose loss is used as CE")
 
     @model_validator(mode="after")
     def _ordered(self) -> Confidence:
@@ -32,7 +33,7 @@ class Confidence(Balance):
             )
         return self
 
-    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - learnt from the loss
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - w depends on the loss alone
         return ConfidenceWeigher(self)
 
     def watched(self) -> str | None:
@@ -46,7 +47,7 @@ class ConfidenceWeigher(Weigher):
     def __init__(self, rule: Confidence) -> None:
         super().__init__()
         self.rule = rule
-        self.register_buffer("first", torch.tensor(math.nan))  # NaN: nothing seen yet
+        self.register_buffer("first", torch.tensor(math.nan))  # NaN: no loss seen yet
         self.register_buffer("average", torch.tensor(math.nan))
 
     def weight(self) -> Tensor:
@@ -61,5 +62,5 @@ class ConfidenceWeigher(Weigher):
         self.first = torch.where(unseen, loss, self.first)
         return Weights(align=self.weight())
 
-    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - a matter of the loss
+    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - w depends on the loss alone
         return Readings(self.weight().item())

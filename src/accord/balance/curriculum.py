@@ -1,4 +1,4 @@
-"""A weight that rises with training (note 000, plan 1)."""
+"""A weight that rises during training (note 000, plan 1)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from accord.balance.base import Balance, Readings, Step, Weigher, Weights, balan
 
 @balances.register("curriculum")
 class Curriculum(Balance):
-    """L = L_loc + w(p)·L_al, w(p) = w₀ + (w₁ − w₀)·p: first the own task, then the common one."""
+    """L = L_loc + w(p)·L_al with w(p) = w₀ + (w₁ − w₀)·p: the alignment weight rises linearly."""
 
-    start_weight: float = Field(0.1, ge=0, description="w₀, at p = 0")
-    end_weight: float = Field(1.0, ge=0, description="w₁, at p = 1")
+    start_weight: float = Field(0.1, ge=0, description="w₀, the weight at p = 0")
+    end_weight: float = Field(1.0, ge=0, description="w₁, the weight at p = 1")
 
-    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - the same at every client
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - w is equal at every client
         return CurriculumWeigher(self)
 
 

@@ -1,4 +1,4 @@
-"""A constant weight per client, from the entropy of its labels (OursV9 of the notes)."""
+"""A constant weight per client, computed from its label entropy (OursV9 of the notes)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from accord.core.schedules import Fall
 class Entropy(Balance):
     """L = L_loc + s(p)·λ_k·L_al, λ_k = λ_min + (H_k / log₂C)·(λ_max − λ_min).
 
-    H_k = −Σ_c (n_kc/n_k) log₂(n_kc/n_k) is client k's label entropy in bits: clients of few classes
-    are pulled little, those of all classes evenly by λ_max.
+    H_k = −Σ_c (n_kc/n_k) log₂(n_kc/n_k) is client k's label entropy in bits. A client with few
+    classes has a small λ_k; a client with equally many images of every class has λ_max.
     """
 
     lambda_min: float = Field(0.1, ge=0, description="λ of a client with a single class")
-    lambda_max: float = Field(10.0, ge=0, description="λ of a client with all classes evenly")
-    attenuation: Fall = Field("constant", description="s(p), as for `fixed`")
+    lambda_max: float = Field(
+        10.0, ge=0, description="λ of a client with equally many images of every class"
+    )
+    attenuation: Fall = Field("constant", description="s(p), the same as for `fixed`")
 
     @model_validator(mode="after")
     def _ordered(self) -> Entropy:
@@ -50,6 +52,6 @@ def entropy_bits(label_counts: Tensor) -> float:
 
 
 def normalised_entropy(label_counts: Tensor) -> float:
-    """H_k / log₂C ∈ [0, 1]; 0 where there is one class only."""
+    """H_k / log₂C ∈ [0, 1]; 0 if there is only one class."""
     classes = len(label_counts)
     return entropy_bits(label_counts) / math.log2(classes) if classes > 1 else 0.0

@@ -11,19 +11,19 @@ from accord.core.schedules import Fall, falling
 
 @balances.register("fixed")
 class Fixed(Balance):
-    """L = L_loc + s(p)·λ·L_al with constant λ."""
+    """L = L_loc + s(p)·λ·L_al with a constant λ."""
 
-    lambda_: float = Field(5.0, ge=0, alias="lambda", description="λ")
+    lambda_: float = Field(5.0, ge=0, alias="lambda", description="λ, the alignment weight")
     attenuation: Fall = Field(
         "constant", description="s(p): constant (1), linear (1 − p) or cosine (½(1 + cos πp))"
     )
 
-    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - the same at every client
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - λ is equal at every client
         return FixedWeigher(self.lambda_, self.attenuation)
 
 
 class FixedWeigher(Weigher):
-    """λ·s(p)."""
+    """A weigher with the weight λ·s(p)."""
 
     def __init__(self, lambda_: float, attenuation: Fall = "constant") -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""No λ: the two gradients are mixed so that they do not conflict (through TorchJD)."""
+"""A rule without λ: TorchJD mixes the two gradients so that they do not conflict."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ TINY = torch.finfo(torch.float32).tiny
 
 @balances.register("gradient")
 class Gradient(Balance):
-    """∇ = a·∇L_loc + b·∇L_al on the parameters both losses reach, (a, b) by an aggregator.
+    """∇ = a·∇L_loc + b·∇L_al on shared parameters, where an aggregator chooses (a, b).
 
-    UPGrad (Quinton and Rey 2024, arXiv 2406.16232) projects each gradient onto the cone where no
-    loss rises, and adds the projections: a = b = 1 while the gradients do not conflict. Elsewhere
-    ∇ = ∇L_loc. Telemetry shows b/a of the latest step as λ.
+    Shared parameters are those that both losses depend on; on all others ∇ = ∇L_loc. UPGrad
+    (Quinton and Rey 2024, arXiv 2406.16232) projects each gradient onto the cone in which no loss
+    rises, and adds the projections: a = b = 1 while the gradients do not conflict. Telemetry shows
+    b/a of the latest step as λ.
     """
 
     mixes_gradients = True
 
     aggregator: Literal["upgrad", "dualproj", "mgda"] = Field(
         "upgrad",
-        description="TorchJD's rule: upgrad; dualproj projects the sum instead of each gradient; "
-        "mgda takes the shortest mix (a + b = 1)",
+        description="TorchJD's rule: upgrad projects each gradient; dualproj projects the sum of "
+        "the gradients; mgda takes the shortest mix (a + b = 1)",
     )
-    lambda_: float = Field(1.0, gt=0, alias="lambda", description="L_al is multiplied by it first")
+    lambda_: float = Field(
+        1.0, gt=0, alias="lambda", description="factor of L_al before the gradients are mixed"
+    )
 
-    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - learnt from gradients
+    def start(self, label_counts: Tensor) -> Weigher:  # noqa: ARG002 - needs gradients alone
         self.require()
         return GradientWeigher(self.lambda_, _mix(self.aggregator))
 
@@ -64,19 +67,19 @@ class GradientWeigher(Weigher):
             raise ValueError("the rule `gradient` needs the gradients of every step")
         scale = torch.tensor([1.0, self.lambda_])
         gramian = step.gradients.gramian().cpu() * scale[:, None] * scale
-        # What is not finite goes on as NaN, and the epoch's check stops the client.
+        # If a value is not finite, both weights become NaN, and the epoch's check stops the client.
         finite = bool(gramian.isfinite().all())
         mixed = self.mix(gramian) * scale if finite else torch.full((2,), math.nan)
         self.mixed = mixed.to(self.mixed)
         return Weights(align=self.mixed[1], shared=self.mixed[0])
 
-    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - a matter of gradients
+    def readings(self, progress: float) -> Readings:  # noqa: ARG002 - depends on gradients alone
         a, b = self.mixed.tolist()
         return Readings(None if a == 0 else b / a)
 
 
 def _mix(name: str) -> Mix:
-    """(a, b) of a Gramian, by TorchJD's rule of that name."""
+    """The function that computes (a, b) from a Gramian, by TorchJD's rule of that name."""
     from torchjd import aggregation as jd  # an optional extra
 
     if name == "mgda":
@@ -84,10 +87,11 @@ def _mix(name: str) -> Mix:
     projecting = {"upgrad": jd.UPGradWeighting, "dualproj": jd.DualProjWeighting}[name]
 
     def mix(gramian: Tensor) -> Tensor:
-        """The sum of both gradients, projected.
+        """(a, b) of the projected sum of both gradients.
 
-        Both are brought to length 1 and preferred by their lengths, which is the same cone and the
-        same sum: TorchJD regularises the Gramian, and a short gradient would drown in that.
+        Both gradients are scaled to length 1, and their lengths are given as preference weights.
+        The cone and the sum stay the same. Without this scaling, TorchJD's regularisation of the
+        Gramian would be larger than a short gradient.
         """
         lengths = gramian.diagonal().clamp(min=0).sqrt()
         longest = lengths.max() if bool(lengths.max() > 0) else torch.ones(())
@@ -101,5 +105,5 @@ def _mix(name: str) -> Mix:
 
 
 def _scaled(weighting: Mix) -> Mix:
-    """`weighting` of the Gramian brought to size 1: small ones are taken for zero."""
+    """`weighting` of the Gramian scaled to size 1, because TorchJD treats a small one as zero."""
     return lambda gramian: weighting(gramian / gramian.diagonal().max().clamp(min=TINY))

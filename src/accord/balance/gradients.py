@@ -1,4 +1,4 @@
-"""∇L_loc and ∇L_al side by side, on the parameters that both losses reach."""
+"""∇L_loc and ∇L_al on the parameters that both losses depend on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Gradients:
-    """Two gradients on shared parameters, one tensor per parameter each."""
+    """Two gradients on shared parameters, each with one tensor per parameter."""
 
     parameters: Sequence[nn.Parameter]
     local: Sequence[Tensor]
@@ -35,9 +35,9 @@ class Gradients:
 def shared_gradients(local: Tensor, align: Tensor, parameters: Iterable[nn.Parameter]) -> Gradients:
     """Both gradients on those of `parameters` that both losses depend on.
 
-    Only the paths between a loss and these parameters are walked, and the backward pass still
-    works afterwards. L_al over prototypes reaches the head alone, so this costs next to nothing; a
-    loss that reaches the encoder costs two more of its backward passes.
+    Only the paths between a loss and these parameters are computed, and the graph is kept for the
+    backward pass. If L_al depends on prototypes alone, only the head is shared and the cost is
+    very small. If it depends on the encoder, the cost is two more backward passes of the encoder.
     """
     reached = _with_gradient(align, list(parameters))
     both = _with_gradient(local, [parameter for parameter, _ in reached])

@@ -1,8 +1,9 @@
-"""All balances of a client, one per alignment term, and the backward pass they shape.
+"""All balances of a client, one per alignment term, and the backward pass that uses them.
 
-    ∇ = w_l ∇L_loc + Σ_t w_t ∇L_t,   plus (a_t − 1) ∇L_loc on what L_t and L_loc share
+    ∇ = w_l ∇L_loc + Σ_t w_t ∇L_t,   plus (a_t − 1) ∇L_loc on the parameters of both L_t and L_loc
 
-w_t and a_t are the t-th balance's. w_l is the mean over the balances that weigh L_loc, or 1.
+w_t and a_t are set by the t-th balance. w_l is the mean over the balances that weight L_loc, or 1
+if there are none.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ GRADIENTS = ("gradient_norm_local", "gradient_norm_align", "gradient_cosine")
 
 
 class Mixture(nn.Module):
-    """The balances by the name of their alignment term; none of them: ∇ = ∇L_loc."""
+    """The balances, by the name of their alignment term. Without any balance ∇ = ∇L_loc."""
 
     def __init__(self, weighers: Mapping[str, Weigher]) -> None:
         super().__init__()
@@ -47,10 +48,10 @@ class Mixture(nn.Module):
         look: bool = False,
         align_alone: bool = False,
     ) -> Tensor:
-        """Fills the gradients of `parameters` and of the rules; returns the loss they belong to.
+        """Computes the gradients of `parameters` and of the rules, and returns the weighted loss.
 
-        `look`: note the gradients' norms and cosine for telemetry. `align_alone`: an alignment
-        stage, ∇ = Σ_t ∇L_t, in which all rules rest.
+        If `look` is set, the gradients' norms and cosine are recorded for telemetry. `align_alone`
+        marks an alignment stage, in which ∇ = Σ_t ∇L_t and no rule is used.
         """
         total_local = torch.stack(list(local.values())).sum()
         gradients = {
@@ -93,10 +94,11 @@ class Mixture(nn.Module):
         progress: float,
         align_alone: bool = False,
     ) -> dict[str, float | None]:
-        """Telemetry of an epoch that ended at `progress`; `means`: term → (L_loc, L_al) of it.
+        """Telemetry of an epoch that ended at `progress`.
 
-        With several alignment terms each name is prefixed with its term's. Rules that rest have
-        nothing to tell.
+        `means` maps each alignment term to its mean (L_loc, L_al) in the epoch. With several
+        alignment terms, each value's name begins with the name of its term. In an alignment stage
+        the rules have no values.
         """
         if not means:
             return dict.fromkeys((*DIALS, *GRADIENTS))
@@ -117,7 +119,7 @@ class Mixture(nn.Module):
 def _values(
     weigher: Weigher, losses: tuple[float, float], progress: float
 ) -> dict[str, float | None]:
-    """A rule's dials by name."""
+    """A rule's telemetry values, by name."""
     readings = weigher.readings(progress)
     values = {dial: getattr(readings, dial, None) for dial in DIALS}
     return {**values, "lambda_star": _finite(weigher.equilibrium(*losses, progress))}
@@ -137,5 +139,5 @@ def _rescale_shared(factor: Tensor | None, gradients: Gradients | None) -> None:
 
 
 def _finite(value: float | None) -> float | None:
-    """An equilibrium at infinity is none."""
+    """`value`, or None if it is infinite."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""A control for `uncertainty`: its shrunken learning rate without its λ."""
+"""A control for `uncertainty`: it has the smaller learning rate, but not the learnt λ."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from accord.balance.sigmas import LearntBalance
 
 @balances.register("rescaled")
 class Rescaled(LearntBalance):
-    """L = (L_loc + λ·L_al)/(2σ_l²), σ_l learnt from L_loc/(2σ_l²) + ½ log σ_l².
+    """L = (L_loc + λ·L_al)/(2σ_l²), where σ_l is learnt from L_loc/(2σ_l²) + ½ log σ_l².
 
     `uncertainty` does two things at once: it chooses λ, and it divides L_loc by 2σ_l² → 2·L_loc,
-    which shrinks the learning rate. This rule does the second alone. At λ = 0 the alignment loss
-    is watched and does not act.
+    which reduces the learning rate. This rule does only the second. At λ = 0 the alignment loss is
+    recorded but has no effect.
     """
 
     weighs_local = True
 
-    lambda_: float = Field(0.0, ge=0, alias="lambda", description="constant λ beside the rescaling")
+    lambda_: float = Field(0.0, ge=0, alias="lambda", description="λ, a constant alignment weight")
 
     def start(self, label_counts: Tensor) -> Weigher:
         return RescaledWeigher(self, label_counts)
@@ -33,7 +33,7 @@ class RescaledWeigher(Weigher):
         self.rule = rule
         self.log_local = nn.Parameter(torch.tensor(rule.start_of_local(label_counts)))
 
-    def weigh(self, step: Step) -> Weights:  # noqa: ARG002 - σ_l alone decides
+    def weigh(self, step: Step) -> Weights:  # noqa: ARG002 - depends on σ_l alone
         local = (-self.log_local).detach().exp() / 2
         return Weights(align=self.rule.lambda_ * local, local=local)
 

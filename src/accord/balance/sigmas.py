@@ -1,12 +1,12 @@
-"""Two learnt variances: what the uncertainty family shares.
+"""Two learnt variances, which all rules of the uncertainty family use.
 
 A client learns log σ_l² and log σ_a² by minimising
 
     L_loc/(2σ_l²) + (a·L_al + 2γ)/(2σ_a²) + ½ log σ_l² + ½ b·log σ_a²
 
-(Kendall et al. 2018, arXiv 1705.07115, at a = b = 1, γ = 0). With the losses held this settles at
-σ_l² = L_loc and σ_a² = (a·L_al + 2γ)/b, so λ* = σ_l²/σ_a² = b·L_loc/(a·L_al + 2γ). A rule of the
-family says what a, b and γ are, and what the net sees of σ.
+(Kendall et al. 2018, arXiv 1705.07115, at a = b = 1, γ = 0). With constant losses this converges to
+σ_l² = L_loc and σ_a² = (a·L_al + 2γ)/b, so λ* = σ_l²/σ_a² = b·L_loc/(a·L_al + 2γ). Each rule of
+the family defines a, b and γ, and how the weights of the net's losses depend on σ.
 """
 
 from __future__ import annotations
@@ -26,19 +26,23 @@ Momentum = Annotated[float, Field(ge=0, lt=1)] | Literal["net"]
 
 
 class LearntBalance(Balance):
-    """Where σ_l starts and how it is trained."""
+    """The initial value of σ_l and the settings of its training."""
 
     start_local: float | Literal["entropy"] = Field(
-        0.0, description="log σ_l² at the start; entropy: so that λ is λ_k of the rule `entropy`"
+        0.0,
+        description="log σ_l² at the start; entropy makes the first λ equal to λ_k of `entropy`",
     )
-    lr_factor: float = Field(1.0, gt=0, description="lr of σ, × the net's")
-    momentum: Momentum = Field("net", description="of σ; net: as the net's")
+    lr_factor: float = Field(
+        1.0, gt=0, description="learning rate of σ, as a multiple of the net's learning rate"
+    )
+    momentum: Momentum = Field("net", description="momentum of σ; net means the net's momentum")
     clip: Literal["together", "apart"] = Field(
-        "together", description="gradient clip of σ: together with the net's, or on its own"
+        "together",
+        description="gradient clipping of σ: together with the net's gradient, or apart from it",
     )
 
     def start_of_local(self, label_counts: Tensor) -> float:
-        """log σ_l² at the start, beside σ_a² = 1."""
+        """log σ_l² at the start, if σ_a² starts at 1."""
         if self.start_local == "entropy":
             return math.log(Entropy().lambda_of(label_counts))
         return self.start_local
@@ -48,7 +52,7 @@ class LearntBalance(Balance):
 
 
 class SigmaBalance(LearntBalance):
-    """Where both σ start and how they are trained."""
+    """The initial values of both σ and the settings of their training."""
 
     start_align: float = Field(0.0, description="log σ_a² at the start")
 
@@ -67,7 +71,7 @@ class Shape:
 
 
 class SigmaWeigher(Weigher):
-    """log σ_l² and log σ_a² of one client; a rule gives `shape` and `weigh`."""
+    """log σ_l² and log σ_a² of one client. A rule defines `shape` and `weigh`."""
 
     def __init__(self, rule: SigmaBalance, label_counts: Tensor) -> None:
         super().__init__()
@@ -75,11 +79,11 @@ class SigmaWeigher(Weigher):
         self.log_local = nn.Parameter(torch.tensor(rule.start_of_local(label_counts)))
         self.log_align = nn.Parameter(torch.tensor(rule.start_align))
 
-    def shape(self, progress: float) -> Shape:  # noqa: ARG002 - plain uncertainty has a fixed one
+    def shape(self, progress: float) -> Shape:  # noqa: ARG002 - constant by default
         return Shape()
 
     def lambda_raw(self) -> Tensor:
-        """σ_l²/σ_a², as a value."""
+        """σ_l²/σ_a², detached from the graph."""
         return (self.log_local - self.log_align).detach().exp()
 
     def own_loss(self, step: Step) -> Tensor | None:

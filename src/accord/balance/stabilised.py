@@ -1,4 +1,4 @@
-"""Attenuated weights that cannot explode (note 003's repair of OursV12)."""
+"""Attenuated weights that are bounded (the repair of OursV12 that note 003 proposes)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accord.balance.sigmas import Shape
 
 @balances.register("stabilised")
 class Stabilised(CappedBalance):
-    """`attenuated` with γ/σ_a² in the loss of σ, which settles at σ_a² = s·L_al + 2γ.
+    """`attenuated` with γ/σ_a² in the loss of σ, so that σ_a² converges to s·L_al + 2γ.
 
-    λ_raw = L_loc/(s·L_al + 2γ) ≤ L_loc/(2γ) however small L_al becomes.
+    λ_raw = L_loc/(s·L_al + 2γ) never exceeds L_loc/(2γ), even if L_al becomes very small.
     """
 
     def start(self, label_counts: Tensor) -> Weigher:

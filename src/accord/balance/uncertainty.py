@@ -10,11 +10,12 @@ from accord.balance.sigmas import SigmaBalance, SigmaWeigher
 
 @balances.register("uncertainty")
 class Uncertainty(SigmaBalance):
-    """L = L_loc/(2σ_l²) + L_al/(2σ_a²) + ½ log σ_l² + ½ log σ_a², σ learnt with the net.
+    """L = L_loc/(2σ_l²) + L_al/(2σ_a²) + ½ log σ_l² + ½ log σ_a², with σ learnt with the net.
 
-    λ = σ_l²/σ_a² settles at L_loc/L_al: as L_al → 0 it grows without bound, whatever the optimiser.
-    And 1/(2σ_l²) shrinks the net's learning rate while L_loc > ½. As it failed in note 001, σ
-    shares the net's lr, momentum and gradient clip; the repair gives it a slow group of its own.
+    λ = σ_l²/σ_a² converges to L_loc/L_al: as L_al → 0 it grows without bound, with any optimiser.
+    In addition, 1/(2σ_l²) reduces the net's learning rate while L_loc > ½. By default σ shares the
+    net's learning rate, momentum and gradient clipping, as in note 001, where the method failed.
+    The repaired recipe trains σ in its own parameter group with a smaller learning rate.
     """
 
     weighs_local = True
@@ -24,6 +25,6 @@ class Uncertainty(SigmaBalance):
 
 
 class UncertaintyWeigher(SigmaWeigher):
-    def weigh(self, step: Step) -> Weights:  # noqa: ARG002 - σ alone decides
+    def weigh(self, step: Step) -> Weights:  # noqa: ARG002 - depends on σ alone
         local, align = ((-log).detach().exp() / 2 for log in (self.log_local, self.log_align))
         return Weights(align=align, local=local)
