@@ -1,4 +1,4 @@
-"""The loss terms of a client, and the anchors that prototypes are aligned to."""
+"""The loss terms of a client, and the anchors to which prototypes are aligned."""
 
 from accord.objective.base import (
     Anchors,

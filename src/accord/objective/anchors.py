@@ -1,4 +1,4 @@
-"""The alignment term of anchors: fixed points, the same at every client, that prototypes go to."""
+"""The alignment term that pulls prototypes to anchors: fixed points, equal at every client."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from accord.objective.base import Batch, Term, terms
 class AnchorAlignment(Term):
     """L_al = mean over elements of (P − A)²: prototypes are pulled to their anchors.
 
-    It reaches P only, never the encoder. Its gradient is 2(P − A)/(C·d), C the classes it is over.
+    L_al depends on P alone, not on the encoder. Its gradient is 2(P − A)/(C·d), where C is the
+    number of aligned classes.
     """
 
     over: Literal["held", "all"] = Field(
         "held", description="classes that are aligned: those the client holds, or all"
     )
     progressive: bool = Field(
-        False, description="aim at (1 − p)·P₀ + p·A: from the first prototypes to the anchors (V8)"
+        False,
+        description="the target moves from the first prototypes to the anchors, (1 − p)·P₀ + p·A "
+        "(OursV8)",
     )
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -31,9 +34,11 @@ class AnchorAlignment(Term):
 
     def target(self, batch: Batch) -> Tensor:
         if batch.anchors is None:
-            raise AccordError("the term 'anchors' needs a recipe with `anchors:`, such as etf.")
+            raise AccordError(
+                "the term 'anchors' needs a recipe with the key `anchors`, such as `anchors: etf`."
+            )
         if not self.progressive:
             return batch.anchors
         if batch.first_prototypes is None:
-            raise ValueError("progressive anchors need P₀")
+            raise ValueError("progressive anchors need the first prototypes P₀")
         return batch.first_prototypes.lerp(batch.anchors, batch.progress)

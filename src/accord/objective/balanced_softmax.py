@@ -1,4 +1,4 @@
-"""Balanced softmax (Ren et al., 2020, arXiv 2007.10740): the skew of labels is not to be learnt."""
+"""Balanced softmax (Ren et al., 2020, arXiv 2007.10740), which corrects scores for label skew."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from accord.objective.base import Batch, Term, terms
 
 @terms.register("balanced-softmax")
 class BalancedSoftmax(Term):
-    """CE(zPᵀ/τ + log n, y): the client's label counts explain its skew, so the scores need not.
+    """CE(zPᵀ/τ + log n, y): log n accounts for the label skew, so the scores need not learn it.
 
-    Over `all` classes n_c is the count + 1 (FedETF); over `held` ones it is the count, and classes
-    that the client has not are left out: it does not learn to push them away.
+    With `over: all`, n_c is the count + 1 (FedETF). With `over: held`, n_c is the count, and the
+    classes that the client does not hold are left out: their prototypes are not pushed away.
     """
 
     temperature: float = Field(0.1, gt=0, description="τ")
-    over: Literal["all", "held"] = Field("held", description="the classes that compete")
+    over: Literal["all", "held"] = Field(
+        "held", description="classes in the softmax: those the client holds, or all"
+    )
 
     def __call__(self, batch: Batch) -> Tensor:
         counts = batch.label_counts.to(batch.features.dtype)

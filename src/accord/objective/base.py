@@ -1,4 +1,4 @@
-"""What a loss term sees of a step, and the families of terms and anchors."""
+"""The input of a loss term, the base classes of terms and anchors, and their registries."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ from accord.objective.reference import Reference
 
 @dataclass(frozen=True)
 class Batch:
-    """One step: V views of B images, stacked view by view.
+    """The input of one training step: V views of B images, stacked view by view.
 
-    `features` f is (V·B, d), `logits` (V·B, C), `labels` y (V·B). `prototypes` P is (C, d), the
-    head's weight, `first_prototypes` P₀ its value before the first step; `parameters` w are all the
-    weights that train, `first_parameters` w₀ their values before the first step of the round, which
-    are the server's; `anchors` A is (C, d) or
-    None; `label_counts` n_c are the client's images of each class; `queue` holds its past features,
-    `bank` public ones, where a term asks for them, and `reference` is what that bank says of the
-    client's own mix of classes; `lesson` is what a teacher says of each image, by name, (V·B, …);
-    `progress` p ∈ [0, 1) is over all local training.
+    - `features` f is (V·B, d), `logits` is (V·B, C), and `labels` y is (V·B).
+    - `prototypes` P (C, d) is the weight of the head; `first_prototypes` P₀ is its value before
+      the first step.
+    - `parameters` w are all trained weights; `first_parameters` w₀ are their values before the
+      first step of the communication round, which are those of the server.
+    - `anchors` A is (C, d) or None.
+    - `label_counts` n_c is the number of the client's images of each class.
+    - `queue` holds past features of the client and `bank` holds public features, if a term needs
+      them; `reference` is the bank weighted by the client's own class proportions.
+    - `lesson` maps names to the teacher's outputs for each image, (V·B, …).
+    - `progress` p ∈ [0, 1) is the progress over all local training.
     """
 
     features: Tensor
@@ -52,15 +55,15 @@ class Batch:
 
     @property
     def held(self) -> Tensor:
-        """(C): the classes the client has."""
+        """(C): whether the client holds each class."""
         return self.label_counts > 0
 
     def taught(self, what: str) -> Tensor:
-        """What a teacher says of each image."""
+        """The teacher's output of the name `what` for each image."""
         if what not in self.lesson:
             raise AccordError(
-                f"there is no teacher's {what} in the briefing: only the fusion 'distilled' gives "
-                "one, to its student. Take the imitation term out of the recipe."
+                f"the briefing has no teacher and so no {what}: only the fusion 'distilled' gives "
+                "one, to its student. Remove the imitation term from the recipe."
             )
         return self.lesson[what]
 
@@ -71,19 +74,19 @@ class Batch:
 
 
 class Term(Config, ABC):
-    """A loss term: its fields are its parameters, calling it gives a scalar."""
+    """A loss term. Its fields are its parameters, and a call returns the loss as a scalar."""
 
-    weight: float = Field(1.0, gt=0, description="times the loss, within L_loc")
+    weight: float = Field(1.0, gt=0, description="factor of this loss within L_loc")
 
     @abstractmethod
     def __call__(self, batch: Batch) -> Tensor: ...
 
     def queue_size(self) -> int:
-        """How many of the client's past features the term wants to see in `batch.queue`."""
+        """The number of the client's past features that the term needs in `batch.queue`."""
         return 0
 
     def uses_bank(self) -> bool:
-        """Whether the term needs the public features of a briefing."""
+        """Whether the term needs the public features of the briefing."""
         return False
 
 
@@ -101,13 +104,17 @@ anchor_kinds: Registry[type[Anchors]] = Registry("anchors", "accord.objective")
 def make_term(name: str, spec: dict[str, Any] | None, where: str) -> Term:
     """The term that an entry of a recipe's objective describes."""
     if "use" in (spec or {}):
-        raise AccordError(f"{where}: a term's name is its key; `use` is not for terms.")
+        raise AccordError(
+            f"{where}: the key is the name of the term; `use` is not for terms. Remove `use`."
+        )
     return make_part(terms, {"use": name, **(spec or {})}, where)
 
 
 def make_alignment(name: str, spec: dict[str, Any] | None, where: str) -> Term:
-    """The term that an entry of a recipe's `align` describes, where its balance stands as well."""
+    """The term that an entry of a recipe's `align` describes. The entry also holds the balance."""
     params = {key: value for key, value in (spec or {}).items() if key != "balance"}
     if "weight" in params:
-        raise AccordError(f"{where}.weight: an alignment term is weighed by its balance; drop it.")
+        raise AccordError(
+            f"{where}.weight: the balance sets the weight of an alignment term. Remove `weight`."
+        )
     return make_term(name, params, where)

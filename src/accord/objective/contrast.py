@@ -1,4 +1,4 @@
-"""Supervised contrast (Khosla et al., 2020, arXiv 2004.11362, L_out), and what it repels."""
+"""Supervised contrastive loss (Khosla et al., 2020, arXiv 2004.11362, L_out) and its negatives."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from accord.objective.negatives import Pull, Rows, hardest, hardness_of, outside
 
 @terms.register("contrast")
 class Contrast(Term):
-    """SupCon(z; τ): images of a class attract, all others repel.
+    """SupCon(z; τ): images of the same class attract each other, all other images repel.
 
     L = mean_i −1/|P(i)| Σ_{p ∈ P(i)} log( exp(z_i·z_p/τ) / Σ_a w_ia exp(z_i·z_a/τ) ),
-    P(i) = the other rows with i's label, a over all rows but i, and over those of queue and bank.
-    A row without positives does not count. w = 1 unless an option below says otherwise; it is a
-    constant to the gradient.
+    P(i) is the set of the other rows with the label of i; a runs over all rows except i, and over
+    the rows of queue and bank. A row without positives is left out of the mean. w = 1 unless an
+    option below changes it; no gradient flows through w.
     """
 
     temperature: float = Field(0.07, ge=1e-3, description="τ; note 000 used 0.5")
@@ -29,23 +29,27 @@ class Contrast(Term):
         0,
         ge=0,
         le=2**20,
-        description="past features of the client, of other classes, that also repel",
+        description="number of past features of the client that also repel images of other classes",
     )
     bank: Literal["none", "others", "all"] = Field(
         "none",
-        description="public features that also repel: those of other classes, or all",
+        description="public features that also repel an image: those of other classes, or all",
     )
     hardness: float = Field(
-        0.0, ge=0, description="β: negatives weigh ∝ exp(β·similarity), with mean 1 (2010.04592)"
+        0.0,
+        ge=0,
+        description="β: the weights of negatives are ∝ exp(β·similarity), with mean 1 (2010.04592)",
     )
     synthetic: int = Field(
         0,
         ge=0,
         le=1024,
-        description="further negatives per image: means of its hardest others (2010.01028)",
+        description="number of synthetic negatives per image: means of its hardest negatives "
+        "(2010.01028)",
     )
     balanced: bool = Field(
-        False, description="every class has equal say, as positive and as negative (2207.09052)"
+        False,
+        description="every class has the same weight, as positive and as negative (2207.09052)",
     )
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -66,7 +70,7 @@ class Contrast(Term):
         return self.bank != "none"
 
     def _outside(self, batch: Batch) -> list[Rows]:
-        """What repels besides the batch: the latest of the queue, and the bank."""
+        """The rows outside the batch that repel: the latest rows of the queue, and the bank."""
         found = []
         if self.queue and batch.queue is not None:
             past = batch.queue
@@ -85,7 +89,7 @@ class Contrast(Term):
         logits = similarity + torch.where(negative, other[y][None, :], own[y][None, :])
         shift = self._mean_log_weight(z, y, sources)
         if self.hardness:
-            # similarity·τ is the cosine; the weights are constants.
+            # similarity·τ is the cosine. No gradient flows through the weights.
             log_weight = self.hardness * self.temperature * similarity.detach() - shift[:, None]
             logits = torch.where(negative, logits + log_weight, logits)
         parts = [logits.logsumexp(dim=1)]
@@ -96,10 +100,10 @@ class Contrast(Term):
         return torch.stack(parts).logsumexp(dim=0) if len(parts) > 1 else parts[0]
 
     def _class_bias(self, y: Tensor, sources: list[Rows]) -> tuple[Tensor, Tensor]:
-        """log of the weight of a row, by its class: where it attracts, and where it repels.
+        """The log weight of a row by its class, where it attracts and where it repels.
 
-        Balanced, every class weighs as much as all of them do on average. Rows from outside the
-        batch only repel.
+        With `balanced`, the weights of each class sum to the mean number of rows per class. Rows
+        from outside the batch only repel.
         """
         labels = torch.cat([y, *(rows.labels for rows in sources)])
         meeting = torch.cat([y, *(rows.labels for rows in sources if rows.own_class)])
@@ -111,7 +115,7 @@ class Contrast(Term):
         return (mean / own.clamp(min=1)).log(), (mean / all_of_it.clamp(min=1)).log()
 
     def _mean_log_weight(self, z: Tensor, y: Tensor, sources: list[Rows]) -> Tensor:
-        """log of the mean of exp(β·cosine) over an image's negatives; 0 without β, or negatives."""
+        """log of the mean of exp(β·cosine) over an image's negatives; 0 without β or negatives."""
         if not self.hardness:
             return z.new_zeros(len(z))
         total, count = hardness_of(z.detach(), y, Rows(z.detach(), y), self.hardness)
@@ -121,7 +125,7 @@ class Contrast(Term):
         return torch.where(count > 0, total - count.clamp(min=1).log(), torch.zeros_like(total))
 
     def _made_up(self, z: Tensor, y: Tensor, sources: list[Rows]) -> Tensor:
-        """log Σ over the normalised means of neighbours among the hardest negatives."""
+        """log Σ over the synthetic negatives: normalised means of successive hardest negatives."""
         found = hardest(z, y, [Rows(z.detach(), y), *sources], self.synthetic + 1)
         missing = found.square().sum(dim=2) == 0
         made = F.normalize(found[:, :-1] + found[:, 1:], dim=2)
@@ -130,7 +134,7 @@ class Contrast(Term):
         return logits.masked_fill(missing[:, 1:], -torch.inf).logsumexp(dim=1)
 
     def _mean(self, each: Tensor, y: Tensor, counts: Tensor) -> Tensor:
-        """Over the rows that count, or over the classes of their means."""
+        """The mean over the rows that count; with `balanced`, the mean of the class means."""
         if not self.balanced:
             return each.sum() / counts.sum().clamp(min=1)
         per_class = torch.bincount(y[counts], minlength=int(y.max()) + 1)

@@ -11,10 +11,10 @@ from accord.objective.reference import covariance
 
 @terms.register("coral")
 class CorrelationAlignment(Term):
-    """CORAL(z, bank) = ‖C_z − C_b‖²_F / 4: the client's features vary together as the bank's do.
+    """CORAL(z, bank) = ‖C_z − C_b‖²_F / 4: covariances of the client's and the bank's features.
 
-    The paper's ‖·‖²_F / (4d²) for features of length √d, as which its d² cancels. C_z is over the
-    batch, C_b over the bank in the client's mix of classes.
+    This equals the paper's ‖·‖²_F / (4d²) for features of length √d, where d² cancels. C_z is the
+    covariance of the batch; C_b is that of the bank, weighted by the client's class proportions.
     """
 
     def uses_bank(self) -> bool:
@@ -25,4 +25,4 @@ class CorrelationAlignment(Term):
             raise AccordError("the term 'coral' needs a bank in the briefing.")
         weights = batch.reference.row_weights(batch.labels)
         gap = covariance(batch.directions, weights) - batch.reference.covariance
-        return weights.sum() * gap.square().sum() / 4  # 0 for a batch without any of its classes
+        return weights.sum() * gap.square().sum() / 4  # 0 if the batch has no class of the bank

@@ -1,4 +1,4 @@
-"""Anchors as far apart as C directions can be (OursV7 and later of the notes)."""
+"""Anchors with the largest possible angles between C directions (OursV7 and later of the notes)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from accord.objective.base import Anchors, anchor_kinds
 class SimplexETF(Anchors):
     """Simplex equiangular tight frame: A = √(C/(C−1)) · (I − 11ᵀ/C) Uᵀ, UᵀU = I, U ∈ R^{d×C}.
 
-    Unit rows, pairwise cosine −1/(C−1): the most that C directions can be apart.
+    The rows have length 1 and pairwise cosine −1/(C−1), the smallest that C directions can have.
     """
 
     def make(self, classes: int, width: int, generator: torch.Generator) -> Tensor:
         if classes < 2:
             raise AccordError(
-                f"ETF anchors need at least 2 classes; found {classes}. Choose a recipe without."
+                f"ETF anchors need at least 2 classes; found {classes}. Choose a recipe without "
+                "ETF anchors."
             )
         if width < classes:
             raise AccordError(

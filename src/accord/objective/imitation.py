@@ -1,4 +1,4 @@
-"""Distillation: a student learns what a teacher says of images, and how it sees them."""
+"""Distillation: a student learns the teacher's probabilities and features of images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accord.objective.base import Batch, Term, terms
 
 @terms.register("imitation")
 class Imitation(Term):
-    """CE(softmax(logits), t): t the teacher's probabilities of each image."""
+    """CE(softmax(logits), t), where t are the teacher's probabilities for each image."""
 
     def __call__(self, batch: Batch) -> Tensor:
         return F.cross_entropy(batch.logits, batch.taught("targets"))
@@ -18,7 +18,7 @@ class Imitation(Term):
 
 @terms.register("feature-imitation")
 class FeatureImitation(Term):
-    """1 − cos(f, t_f), averaged: t_f the teacher's feature of each image."""
+    """The mean of 1 − cos(f, t_f), where t_f is the teacher's feature of each image."""
 
     def __call__(self, batch: Batch) -> Tensor:
         taught = F.normalize(batch.taught("target_features"), dim=1)

@@ -12,11 +12,12 @@ from accord.objective.reference import kernel
 
 @terms.register("mmd")
 class MaximumMeanDiscrepancy(Term):
-    """MMD²(z, bank): how far the client's features lie from the bank's, in every moment.
+    """MMD²(z, bank): a distance between the distributions of the client's and the bank's features.
 
-    Σ_ij u_i u_j k(z_i, z_j) − 2 Σ_ib u_i w_b k(z_i, b) + Σ_ab w_a w_b k(a, b), u equal over the
-    batch's rows, w the bank's weights in the client's mix of classes. k: Gaussians of five widths
-    around the mean squared distance in the bank. It is 0 only where the two coincide.
+    Σ_ij u_i u_j k(z_i, z_j) − 2 Σ_ib u_i w_b k(z_i, b) + Σ_ab w_a w_b k(a, b). The weights u are
+    equal over the rows of the batch; w weights the bank by the client's class proportions. k is a
+    mean of Gaussians of five widths around the mean squared distance in the bank. MMD² is 0 only
+    if the two distributions are equal.
     """
 
     def uses_bank(self) -> bool:
@@ -29,7 +30,8 @@ class MaximumMeanDiscrepancy(Term):
         u = reference.row_weights(batch.labels)
         found = u @ kernel(z, z, reference.spread) @ u + reference.self_similarity * u.sum()
         for b, w in reference.chunks():
-            # Kept until the backward pass, the similarities to a large bank would fill the memory.
+            # The checkpoint recomputes the similarities in the backward pass: to keep those to a
+            # large bank would need too much memory.
             across: Tensor = checkpoint(
                 _across, z, b, u, w, reference.spread, use_reentrant=False, preserve_rng_state=False
             )

@@ -1,7 +1,8 @@
-"""Rows from outside the batch in a softmax, without ever holding all similarities at once.
+"""A softmax over rows from outside the batch that never holds all similarities in memory at once.
 
-A batch of 1,024 rows against a bank of 65,536 has 67 million similarities; autograd would keep
-several copies of them. Here they are made chunk by chunk, and once more in the backward pass.
+A batch of 1,024 rows and a bank of 65,536 rows have 67 million similarities, and autograd would
+keep several copies of them. This module computes them chunk by chunk, and again in the backward
+pass.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 4096  # rows of a bank at a time
+CHUNK = 4096  # number of a bank's rows in one chunk
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Unit features with labels to contrast against: constants, no gradient reaches them.
+    """Labelled unit features for a contrastive loss. They are constants without a gradient.
 
-    `own_class`: they repel images of their own class as well.
+    If `own_class` is set, they also repel images of their own class.
     """
 
     features: Tensor
@@ -35,13 +36,13 @@ class Rows:
             yield self.features[start : start + CHUNK], self.labels[start : start + CHUNK]
 
     def negative(self, y: Tensor, labels: Tensor) -> Tensor:
-        """Which of the rows with these `labels` are of another class than which anchor."""
+        """(anchors, rows): whether a row with these `labels` has another class than the anchor."""
         return y[:, None] != labels[None, :]
 
 
 @dataclass(frozen=True)
 class Pull:
-    """How much each outside row weighs: log w = `bias`[label] + `hardness`·cosine."""
+    """The weight w of each outside row: log w = `bias`[label] + `hardness`·cosine."""
 
     temperature: float
     hardness: float
@@ -53,7 +54,7 @@ class Pull:
 
 
 def outside(z: Tensor, y: Tensor, rows: Rows, pull: Pull) -> Tensor:
-    """log Σ_b w_ib·exp(z_i·b/τ) of every anchor i. The weights w are constants to the gradient."""
+    """log Σ_b w_ib·exp(z_i·b/τ) of every anchor i. No gradient flows through the weights w."""
     total: Tensor = _Outside.apply(z, y, rows, pull)  # type: ignore[no-untyped-call]
     return total
 
@@ -73,7 +74,7 @@ class _Outside(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         z, y, total = ctx.saved_tensors
         rows, pull = ctx.rows, ctx.pull
-        # An anchor with nothing to be contrasted against has total −∞ and no share in any row.
+        # An anchor without any negatives has total −∞ and a gradient of 0.
         finite = total.masked_fill(total.isinf(), 0)
         slope = torch.zeros_like(z)
         for features, labels in rows.chunks():
@@ -100,9 +101,10 @@ def hardness_of(z: Tensor, y: Tensor, rows: Rows, hardness: float) -> tuple[Tens
 
 
 def hardest(z: Tensor, y: Tensor, sources: list[Rows], count: int) -> Tensor:
-    """The `count` rows of other classes most like each anchor, most alike first; no gradient.
+    """The `count` rows of other classes most similar to each anchor, without a gradient.
 
-    (anchors, count, d); an anchor with fewer than that has zero rows in their place.
+    The shape is (anchors, count, d), with the most similar rows first. If an anchor has fewer such
+    rows, the rest of its rows are zero.
     """
     best = z.new_full((len(z), count), -torch.inf)
     rows = z.new_zeros(len(z), count, z.shape[1])

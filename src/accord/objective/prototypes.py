@@ -1,4 +1,4 @@
-"""Classification by prototypes: cross-entropy terms of images and of the prototypes themselves."""
+"""Classification by prototypes: cross-entropy terms of the images and of the prototypes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.objective.base import Batch, Term, terms
 class CrossEntropy(Term):
     """CE(logits, (1 − ε)y + ε/C): the usual classification loss; a prototype head gives z Pᵀ."""
 
-    smoothing: float = Field(0.0, ge=0, lt=1, description="ε, of the labels")
+    smoothing: float = Field(0.0, ge=0, lt=1, description="ε, the label smoothing")
 
     def __call__(self, batch: Batch) -> Tensor:
         return F.cross_entropy(batch.logits, batch.labels, label_smoothing=self.smoothing)
@@ -22,9 +22,10 @@ class CrossEntropy(Term):
 
 @terms.register("prototypes")
 class PrototypeCrossEntropy(Term):
-    """CE(zPᵀ/τ_p, y): images against prototypes (FAFI).
+    """CE(zPᵀ/τ_p, y): classification of images by their similarity to prototypes (FAFI).
 
-    At τ_p = 1 with a prototype head this equals `cross-entropy`; FAFI adds both, and so do we.
+    At τ_p = 1 with a prototype head this equals `cross-entropy`. FAFI adds both, and so does the
+    recipe `fafi`.
     """
 
     temperature: float = Field(1.0, gt=0, description="τ_p")
@@ -36,7 +37,7 @@ class PrototypeCrossEntropy(Term):
 
 @terms.register("separation")
 class Separation(Term):
-    """CE(PPᵀ/τ_p, I): every prototype should be most like itself, so prototypes spread (FAFI)."""
+    """CE(PPᵀ/τ_p, I): pushes prototypes apart, so that each is most similar to itself (FAFI)."""
 
     temperature: float = Field(1.0, gt=0, description="τ_p")
 

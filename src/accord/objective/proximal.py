@@ -11,12 +11,12 @@ from accord.objective.base import Batch, Term, terms
 
 @terms.register("proximal")
 class Proximal(Term):
-    """μ/2 · ‖w − w₀‖² over all trained weights; w₀ are those of the round's briefing.
+    """μ/2 · ‖w − w₀‖² over all trained weights; w₀ are the weights in the round's briefing.
 
-    Running statistics of batch norms are not weights and are not held.
+    The running statistics of batch normalisation are not trained weights and are left out.
     """
 
-    mu: float = Field(0.01, gt=0, description="μ, how strongly clients are held near the server")
+    mu: float = Field(0.01, gt=0, description="μ, the strength of the pull to the server's weights")
 
     def __call__(self, batch: Batch) -> Tensor:
         moved = [

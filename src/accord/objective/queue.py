@@ -1,4 +1,4 @@
-"""A client's own past features, the oldest of which make room for the newest."""
+"""A first-in, first-out queue of a client's own past features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accord.objective.negatives import Rows
 
 
 class Queue(nn.Module):
-    """The last `size` unit features with their labels; part of a client's state."""
+    """The last `size` unit features with their labels. The queue is part of a client's state."""
 
     features: Tensor
     labels: Tensor
@@ -22,12 +22,12 @@ class Queue(nn.Module):
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
 
     def rows(self) -> Rows:
-        """What is in it now, newest last."""
+        """The current rows, with the newest at the end."""
         start = len(self.labels) - int(self.filled)
         return Rows(self.features[start:], self.labels[start:])
 
     def push(self, features: Tensor, labels: Tensor) -> None:
-        """Adds rows at the end; as many leave at the front."""
+        """Adds rows at the end and removes the oldest rows if there are more than `size`."""
         size = len(self.labels)
         if not size:
             return

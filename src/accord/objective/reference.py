@@ -1,8 +1,8 @@
-"""Where a client's features should lie: the bank, seen through the client's own mix of classes.
+"""The bank weighted by a client's class proportions: the target distribution of its features.
 
-A bank holds every class alike, a client does not. Compared as they are, the two differ by their
-labels alone, and a client would be punished for its skew. So the rows of the bank weigh by class,
-as much as the class does in the client's batches.
+A bank holds all classes equally, but a client has label skew. Without weights, the difference in
+labels alone would separate the two distributions, and the loss would penalise the client for its
+skew. Therefore each class has the same total weight in the bank as in the client's batches.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from torch import Tensor
 
 from accord.objective.negatives import Rows
 
-CHUNK = 1024  # rows at a time
-OCTAVES = 5  # kernels of widths ¼, ½, 1, 2 and 4 times the reference's own
-NARROW = 1e-3  # the least width, for a bank whose rows coincide
+CHUNK = 1024  # number of rows in one chunk
+OCTAVES = 5  # kernels of widths ¼, ½, 1, 2 and 4 times the mean squared distance of the bank
+NARROW = 1e-3  # the smallest width, for a bank with identical rows
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The bank's rows b with weights w_b = q_c / n_c, c the row's class, summing to 1.
+    """The bank's rows b with weights w_b = q_c / n_c that sum to 1; c is the class of the row.
 
-    q is the share of each class in the client's batches, over the classes that the bank has, and
-    n_c the number of the bank's rows of class c. A client with none of these classes has w = 0.
+    q_c is the share of class c in the client's batches, over the classes that the bank has. n_c is
+    the number of the bank's rows of class c. A client with none of these classes has w = 0.
     """
 
     rows: Rows
-    shares: Tensor  # (C): of each class in the client's batches
+    shares: Tensor  # (C): the share of each class in the client's batches
 
     @cached_property
     def known(self) -> Tensor:
-        """(C): the classes that the bank has."""
+        """(C): whether the bank has each class."""
         return self._counts > 0
 
     @cached_property
@@ -44,22 +44,22 @@ class Reference:
         return (q / self._counts.clamp(min=1))[self.rows.labels]
 
     def row_weights(self, y: Tensor) -> Tensor:
-        """Weights of a batch's rows: equal, 0 for classes that the bank lacks."""
+        """The weights of a batch's rows: 0 for classes that the bank lacks, otherwise equal."""
         counted = self.known[y].to(self.rows.features.dtype)
         return counted / counted.sum().clamp(min=1)
 
     @cached_property
     def covariance(self) -> Tensor:
-        """(d, d): of the bank, weighted."""
+        """(d, d): the weighted covariance of the bank."""
         return covariance(self.rows.features, self.weights)
 
     @cached_property
     def spread(self) -> Tensor:
         """The mean squared distance of two rows, Σ v_a v_b ‖a − b‖² = 2(Σ v‖b‖² − ‖Σ v b‖²).
 
-        v weighs all classes of the bank alike, whatever the client holds: a teacher crowds the
-        images of one class together, and by their width a client of that class would be too far
-        away to be drawn.
+        v gives all classes of the bank the same weight, independent of the client's classes. A
+        teacher maps the images of one class close together. If a client of one class used only the
+        distances within that class, the kernels would be too narrow and its gradient would vanish.
         """
         b = self.rows.features
         v = (1 / self._counts.clamp(min=1) / self.known.sum())[self.rows.labels]
@@ -68,7 +68,7 @@ class Reference:
 
     @cached_property
     def self_similarity(self) -> Tensor:
-        """Σ_ab w_a w_b k(a, b): the part of MMD² that no client changes."""
+        """Σ_ab w_a w_b k(a, b): the part of MMD² that does not depend on the client's features."""
         total = self.weights.new_zeros(())
         chunks = list(self.chunks())
         for index, (a, w_a) in enumerate(chunks):
@@ -78,7 +78,7 @@ class Reference:
         return total
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """(features, weights), some rows at a time; rows without weight are left out."""
+        """(features, weights) in chunks of rows. Rows with weight 0 are left out."""
         b, w = self._counted
         for start in range(0, len(w), CHUNK):
             yield b[start : start + CHUNK], w[start : start + CHUNK]
@@ -95,12 +95,12 @@ class Reference:
 
 
 def kernel(a: Tensor, b: Tensor, spread: Tensor) -> Tensor:
-    """k(a, b) = mean over m = −2…2 of exp(−‖a − b‖² / (2ᵐ·s)): Gaussians around width s."""
+    """k(a, b) = mean over m = −2…2 of exp(−‖a − b‖² / (2ᵐ·s)): Gaussians of widths around s."""
     distance = (a.square().sum(1)[:, None] + b.square().sum(1)[None, :] - 2 * a @ b.T).clamp(min=0)
     wide = (-distance / (4 * spread)).exp()
     total = wide
     for _ in range(OCTAVES - 1):
-        wide = wide.square()  # half the width
+        wide = wide.square()  # the square has half the width
         total = total + wide
     return total / OCTAVES
 
