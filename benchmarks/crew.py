@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from accord.federation.run import workers_for
+from accord.engines.local import workers_for
 
 Task = Callable[[], float]  # does some work and tells how much
 MakeTasks = Callable[[], dict[str, Task]]  # called in each process; must be picklable

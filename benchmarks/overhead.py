@@ -13,6 +13,8 @@ from statistics import median
 from typing import Any
 from unittest import mock
 
+from torch import Tensor
+
 from accord.client import make
 from accord.client.training import Training
 from accord.federation.tasks import perform
@@ -39,13 +41,19 @@ class Watched(Training):
         encoder = self.net.encoder
         encoder.register_forward_pre_hook(lambda *_: self._begin())
         encoder.register_forward_hook(lambda net, *_: self._end("net") if net.training else None)
-        self.optimiser.sgd.register_step_post_hook(lambda *_: self._end("net"))
+        self.finish = self.optimiser.finish
+        self.optimiser.finish = self._watched_step  # type: ignore[method-assign]
 
     def _begin(self) -> None:
         self.mark = time.perf_counter()
 
     def _end(self, kind: str) -> None:
         self.spent[kind] += time.perf_counter() - self.mark
+
+    def _watched_step(self) -> Tensor:
+        clipped = self.finish()
+        self._end("net")
+        return clipped
 
     def _watched_batch(self, *given: Any) -> Batch:
         before, began = self.spent["net"], time.perf_counter()

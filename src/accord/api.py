@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from accord.core.errors import AccordError
+from accord.engines.base import Engine
+from accord.engines.local import start_workers, workers_for
 from accord.federation.answering import answer
-from accord.federation.execute import Watcher
+from accord.federation.execute import Watcher, in_this_process
 from accord.federation.fuse_again import fuse_again
-from accord.federation.run import run_study, workers_for
+from accord.federation.run import run_study
+from accord.federation.tasks import Task
 from accord.record.record import Record
 from accord.report.progress import Silent, make_watcher
 from accord.report.results import Results, load
@@ -29,17 +33,20 @@ def run(
     workers: int | None = None,
     data_root: Path | str | None = None,
     quiet: bool = False,
+    engine: Engine[Task] | None = None,
 ) -> Results:
     """Runs a study (a YAML file, a mapping or a checked Study) and returns its results.
 
     A record that is there already is continued: only what is new trains. Failed trials are listed
-    in `results.failures`. Mistakes of the user raise AccordError.
+    in `results.failures`. Mistakes of the user raise AccordError. `engine` says where the work is
+    done; without one, `workers` processes of this machine do it.
     """
     if isinstance(study, Study) and overrides:
         raise AccordError("overrides are for a study's file or mapping; this one is checked.")
     checked = study if isinstance(study, Study) else load_study(study, overrides)
     record = Record(Path(out) if out else Path("runs") / checked.name)
-    failures = run_study(checked, record, _path(data_root), workers_for(workers), _watcher(quiet))
+    with _working(engine, workers) as at_work:
+        failures = run_study(checked, record, _path(data_root), at_work, _watcher(quiet))
     return replace(Results.of(record), failures=failures)
 
 
@@ -64,19 +71,31 @@ def fuse(
     predictor of the first fusion.
     """
     record = Record(Path(run_dir))
-    fuse_again(
-        record,
-        asked,
-        trial=trial,
-        without=without,
-        add=add,
-        remove=remove,
-        save=_path(save),
-        data_root=_path(data_root),
-        workers=workers_for(workers),
-        watcher=_watcher(quiet),
-    )
+    with _working(None, workers) as at_work:
+        fuse_again(
+            record,
+            asked,
+            trial=trial,
+            without=without,
+            add=add,
+            remove=remove,
+            save=_path(save),
+            data_root=_path(data_root),
+            engine=at_work,
+            watcher=_watcher(quiet),
+        )
     return Results.of(record)
+
+
+@contextmanager
+def _working(engine: Engine[Task] | None, workers: int | None) -> Iterator[Engine[Task]]:
+    """The engine that was given, or this machine's cores; closed in the end."""
+    count = workers_for(workers)
+    found = engine or start_workers(count) or in_this_process()
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 def _watcher(quiet: bool) -> Watcher:

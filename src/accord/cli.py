@@ -6,17 +6,13 @@ import io
 import sys
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 import typer
 
 from accord.core.errors import AccordError
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from accord.report.results import Results
+from accord.report.terminal import show, show_results, width
 
 app = typer.Typer(
     add_completion=False,
@@ -58,18 +54,30 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show trials and costs only")] = False,
 ) -> None:
     """Run a study, or continue it: only what is new trains."""
-    from accord.api import run as run_study
-    from accord.study.study import load_study
+    from accord.core.yamls import read_yaml
+    from accord.engines.local import start_workers, workers_for
 
-    checked = load_study(study, overrides or [])
-    if dry_run:
-        from accord.record.record import Record
-        from accord.report.estimate import estimate
+    read_yaml(study)  # a file that cannot be read is told at once
+    # Workers load torch while this process does, and reads the study and its images.
+    engine = None if dry_run else start_workers(workers_for(workers))
+    try:
+        from accord.api import run as run_study
+        from accord.study.study import load_study
 
-        record = Record(out or Path("runs") / checked.name)
-        show(*estimate(checked, record, data_root, workers).lines())
-        return
-    results = run_study(checked, out=out, workers=workers, data_root=data_root, quiet=quiet)
+        checked = load_study(study, overrides or [])
+        if dry_run:
+            from accord.record.record import Record
+            from accord.report.estimate import estimate
+
+            record = Record(out or Path("runs") / checked.name)
+            show(*estimate(checked, record, data_root, workers).lines())
+            return
+        results = run_study(
+            checked, out=out, workers=workers, data_root=data_root, quiet=quiet, engine=engine
+        )
+    finally:
+        if engine is not None:
+            engine.close()
     show_results(results)
     if results.failures:
         raise typer.Exit(1)
@@ -195,7 +203,7 @@ def dials(
     if json:
         print(dumps([e for e in found.events() if trial is None or trial in e["trial"]], indent=1))
     else:
-        show(*show_dials(found.record, keys or (), trial, console().width))
+        show(*show_dials(found.record, keys or (), trial, width()))
 
 
 @app.command()
@@ -247,35 +255,6 @@ def doctor(data_root: DataRoot = None) -> None:
 
 def tell(line: str) -> None:
     print(line, file=sys.stderr)
-
-
-def show_results(results: Results) -> None:
-    if results.rows:
-        show(results.table(console().width))
-    for trial, reasons in results.failures.items():
-        for reason in reasons:
-            print(f"failed: {trial}: {reason}")
-    print(f"record: {results.path}")
-
-
-def show(*parts: RenderableType) -> None:
-    """Prints for a terminal; piped, as plain text without trailing spaces."""
-    out = console()
-    if sys.stdout.isatty():
-        for part in parts:
-            out.print(part)
-        return
-    with out.capture() as captured:
-        for part in parts:
-            out.print(part)
-    print("\n".join(line.rstrip() for line in captured.get().rstrip().splitlines()))
-
-
-def console() -> Console:
-    """The terminal; piped, as wide as it needs to be."""
-    from rich.console import Console
-
-    return Console() if sys.stdout.isatty() else Console(width=200, no_color=True)
 
 
 def main() -> None:

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from accord.balance import Group
 from accord.client.optimiser import Optimiser
 from accord.core.budget import Budget
+from accord.core.randomness import torch_generator
+from accord.core.schedules import Fall, falling
 
 PLAIN: dict[str, Any] = {"lr": 0.1, "momentum": 0.0, "clip": None}
 
@@ -118,3 +122,34 @@ def test_momentum_is_kept_for_those_who_have_it_and_given_back() -> None:
     second.restore(kept)
     descend(second, 1.0, 1.0, 1.0)
     assert second.momentum() == {"momentum.0": 1.5, "momentum.2": 1.5}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([0.0, 0.5, 0.9]),
+    st.sampled_from([0.0, 1e-3, 0.5]),
+    st.sampled_from([None, 0.3]),
+    st.sampled_from(["constant", "linear", "cosine"]),
+)
+def test_steps_are_those_of_torch_bit_for_bit(
+    seed: int, momentum: float, decay: float, clip: float | None, schedule: Fall
+) -> None:
+    """Against torch.optim.SGD with torch's own clipping, over ten steps and two parameters."""
+    draws = torch_generator(seed, "optimiser")
+    values = [torch.randn(shape, generator=draws) for shape in ((3, 4), (5,))]
+    ours, theirs = ([torch.nn.Parameter(v.clone()) for v in values] for _ in range(2))
+    budget = Budget(lr=0.1, momentum=momentum, weight_decay=decay, clip=clip, schedule=schedule)
+    optimiser = Optimiser(ours, [], budget)
+    reference = torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=decay)
+    for step in range(10):
+        optimiser.begin(step / 10)
+        reference.param_groups[0]["lr"] = 0.1 * falling(schedule, step / 10)
+        for a, b in zip(ours, theirs, strict=True):
+            a.grad = torch.randn(a.shape, generator=draws)
+            b.grad = a.grad.clone()
+        optimiser.finish()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(theirs, clip)
+        reference.step()
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))

@@ -299,7 +299,8 @@ def test_real_svhn(monkeypatch: pytest.MonkeyPatch) -> None:
     for row in (0, 4999):
         picture = Image.open(io.BytesIO(table["image"][row]["bytes"].as_py()))
         assert_array_equal(svhn.train.images[row], np.asarray(picture))
-    monkeypatch.setattr("accord.data.parquet.decode_all", None)  # the second time needs no decoding
+    # The second time needs no decoding.
+    monkeypatch.setattr("accord.data.parquet_reader.decode_all", None)
     again = load("parquet", path=SHARED / "svhn-test.parquet", tell=silent)
     assert again.folder == svhn.folder
 

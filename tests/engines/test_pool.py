@@ -33,7 +33,8 @@ JOB = Job(Errand("0"), 1.0)
 @contextmanager
 def workers(folder: Path, script: str, count: int = 1) -> Iterator[Processes[Errand]]:
     """A pool whose workers run `script` instead of Accord's own worker."""
-    made: Processes[Errand] = Processes(count, folder, ["-u", "-c", textwrap.dedent(script)])
+    made: Processes[Errand] = Processes(count, ["-u", "-c", textwrap.dedent(script)])
+    made.open(folder)
     try:
         yield made
     finally:
@@ -43,7 +44,7 @@ def workers(folder: Path, script: str, count: int = 1) -> Iterator[Processes[Err
 def test_a_worker_killed_in_the_middle_of_a_line_is_heard_of(tmp_path: Path) -> None:
     script = """
         import os, sys
-        print('{"kind": "ready"}'); input(); print('{"kind": "began"}')
+        print('{"kind": "ready"}'); input(); input(); print('{"kind": "began"}')
         print('{"kind": "do', end=""); sys.stdout.flush(); os.kill(os.getpid(), 9)
     """
     heard: list[Message[Errand]] = []
@@ -58,7 +59,7 @@ def test_a_worker_killed_in_the_middle_of_a_line_is_heard_of(tmp_path: Path) -> 
 def test_a_job_that_never_began_goes_to_the_next_worker(tmp_path: Path) -> None:
     script = f"""
         import pathlib, sys
-        print('{{"kind": "ready"}}'); input()
+        print('{{"kind": "ready"}}'); input(); input()
         died = pathlib.Path({str(tmp_path / "died")!r})
         if not died.exists():
             died.touch(); sys.exit(3)
@@ -75,7 +76,7 @@ def test_a_job_that_never_began_goes_to_the_next_worker(tmp_path: Path) -> None:
 def test_a_free_worker_does_not_wait_for_the_other_ones_job(tmp_path: Path) -> None:
     script = """
         import json, time
-        print('{"kind": "ready"}')
+        print('{"kind": "ready"}'); input()
         job = json.loads(input()); print('{"kind": "began"}')
         if job["name"] == "slow":
             time.sleep(0.6); print('{"kind": "news", "share": 0.5}'); time.sleep(30)
@@ -103,10 +104,12 @@ def test_a_worker_that_cannot_start_is_told(tmp_path: Path) -> None:
 
 
 def test_words_of_an_earlier_run_are_not_quoted(tmp_path: Path) -> None:
-    (tmp_path / "worker-0.log").write_text("an old complaint\n")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "worker-0.log").write_text("an old complaint\n")
     script = """
         import os
-        print('{"kind": "ready"}'); input(); print('{"kind": "began"}'); os.kill(os.getpid(), 9)
+        print('{"kind": "ready"}'); input(); input()
+        print('{"kind": "began"}'); os.kill(os.getpid(), 9)
     """
     heard: list[Message[Errand]] = []
     with workers(tmp_path, script) as made:
@@ -116,7 +119,7 @@ def test_words_of_an_earlier_run_are_not_quoted(tmp_path: Path) -> None:
 
 
 def test_in_process_an_error_is_a_failure_like_any_other() -> None:
-    def refuse(task: Errand, _: object) -> dict[str, Any]:
+    def refuse(task: Errand, *_: object) -> dict[str, Any]:
         raise AccordError(f"nobody can {task.name}")
 
     heard: list[Message[Errand]] = []

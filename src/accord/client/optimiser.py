@@ -1,8 +1,12 @@
-"""SGD over a net and what its balances learn: learning rates, clipping, momentum."""
+"""SGD over a net and what its balances learn: learning rates, clipping, momentum.
+
+The step is that of `torch.optim.SGD`, bit for bit. It is written out here because the first use of
+an optimiser of torch's loads its compiler, which takes every worker a second.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -14,43 +18,63 @@ from accord.core.schedules import falling
 MOMENTUM = "momentum."
 
 
+@dataclass
+class SGDGroup:
+    """Some parameters with settings of their own: v ← m·v + g + d·w, w ← w − η·v."""
+
+    parameters: list[nn.Parameter]
+    base_lr: float
+    momentum: float
+    weight_decay: float = 0.0
+    lr: float = 0.0  # at the latest step
+    buffers: dict[int, Tensor] = field(default_factory=dict)  # v, by place; none before a step
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for place, parameter in enumerate(self.parameters):
+            if parameter.grad is None:
+                continue
+            gradient = parameter.grad
+            if self.weight_decay:
+                gradient = gradient.add(parameter, alpha=self.weight_decay)
+            if self.momentum:
+                if place in self.buffers:
+                    self.buffers[place].mul_(self.momentum).add_(gradient)
+                else:
+                    self.buffers[place] = gradient.clone()
+                gradient = self.buffers[place]
+            parameter.add_(gradient, alpha=-self.lr)
+
+
 class Optimiser:
     """One group for the net, and one for each that a balance asks for, without weight decay."""
 
     def __init__(self, net: list[nn.Parameter], groups: list[Group], budget: Budget) -> None:
         self.net, self.groups, self.budget = net, groups, budget
-        self.sgd = torch.optim.SGD(
-            [{"params": net}, *map(self._options, groups)],
-            lr=budget.lr,
-            momentum=budget.momentum,
-            weight_decay=budget.weight_decay,
-        )
-        self._base_lrs = [group["lr"] for group in self.sgd.param_groups]
+        own = SGDGroup(net, budget.lr, budget.momentum, budget.weight_decay)
+        self.sgd = [own, *map(self._group, groups)]
 
-    def _options(self, group: Group) -> dict[str, Any]:
-        return {
-            "params": group.parameters,
-            "lr": self.budget.lr * group.lr_factor,
-            "momentum": self.budget.momentum if group.momentum == "net" else group.momentum,
-            "weight_decay": 0.0,
-        }
+    def _group(self, group: Group) -> SGDGroup:
+        momentum = self.budget.momentum if group.momentum == "net" else group.momentum
+        return SGDGroup(group.parameters, self.budget.lr * group.lr_factor, momentum)
 
     @property
     def lr(self) -> float:
-        """The net's, at the latest step."""
-        lr: float = self.sgd.param_groups[0]["lr"]
-        return lr
+        """The net's learning rate at the latest step."""
+        return self.sgd[0].lr
 
     def begin(self, progress: float) -> None:
         """Before a step's losses: learning rates of progress p, no gradients."""
-        for group, lr in zip(self.sgd.param_groups, self._base_lrs, strict=True):
-            group["lr"] = lr * falling(self.budget.schedule, progress)
-        self.sgd.zero_grad(set_to_none=True)
+        for group in self.sgd:
+            group.lr = group.base_lr * falling(self.budget.schedule, progress)
+            for parameter in group.parameters:
+                parameter.grad = None
 
     def finish(self) -> Tensor:
         """The step itself; 1 where clipping changed the net's gradient, else 0."""
         clipped = self._clip()
-        self.sgd.step()
+        for group in self.sgd:
+            group.step()
         return clipped
 
     def _clip(self) -> Tensor:
@@ -67,20 +91,21 @@ class Optimiser:
 
     def momentum(self) -> dict[str, Tensor]:
         """The momentum buffers there are, by name."""
-        buffers = {
-            f"{MOMENTUM}{index}": self.sgd.state[parameter].get("momentum_buffer")
-            for index, parameter in enumerate(self._parameters())
+        places = ((group, place) for group in self.sgd for place in range(len(group.parameters)))
+        return {
+            f"{MOMENTUM}{index}": group.buffers[place]
+            for index, (group, place) in enumerate(places)
+            if place in group.buffers
         }
-        return {name: buffer for name, buffer in buffers.items() if buffer is not None}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Takes its momentum buffers back from a state's tensors."""
-        for index, parameter in enumerate(self._parameters()):
-            buffer = tensors.get(f"{MOMENTUM}{index}")
-            if buffer is not None:
-                # Same memory layout as the parameter, as the optimiser would have made it.
-                kept = torch.empty_like(parameter).copy_(buffer)
-                self.sgd.state[parameter]["momentum_buffer"] = kept
-
-    def _parameters(self) -> list[nn.Parameter]:
-        return [p for group in self.sgd.param_groups for p in group["params"]]
+        index = 0
+        for group in self.sgd:
+            for place, parameter in enumerate(group.parameters):
+                buffer = tensors.get(f"{MOMENTUM}{index}")
+                index += 1
+                if buffer is not None:
+                    # The memory layout is the parameter's, as a first step would have made it.
+                    kept = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
+                    group.buffers[place] = kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -43,3 +44,17 @@ def read_json(path: Path) -> Any:
             f"{path} is damaged: expected JSON, found {error}. Restore it, or delete its folder "
             "and run the study again."
         ) from None
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Puts the file at `source` also at `target`, unless there is one already."""
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        # Some file systems have no hard links: a copy, whole or not at all.
+        temporary = target.with_suffix(".partial")
+        shutil.copyfile(source, temporary)
+        temporary.replace(target)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import stat
 import tempfile
 import time
-import urllib.request
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -109,13 +107,15 @@ def _ensure(remote: Remote, folder: Path, tell: Tell) -> None:
 
 def _fetch(remote: Remote, to: Path, folder: Path, tell: Tell) -> None:
     """From the first address that answers."""
+    from http.client import HTTPException  # the network is slow to import, and rarely needed
+
     problems = []
     for address in remote.addresses:
         try:
             _stream(address, to, tell)
             return
         # URLError and a broken connection are OSErrors; a short answer is an HTTPException.
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HTTPException) as error:
             problems.append(f"{address}: {error}")
     raise AccordError(
         f"{remote.name} could not be downloaded ({'; '.join(problems)}). Fetch it by hand from "
@@ -125,8 +125,10 @@ def _fetch(remote: Remote, to: Path, folder: Path, tell: Tell) -> None:
 
 
 def _stream(address: str, to: Path, tell: Tell) -> None:
+    from urllib.request import urlopen
+
     tell(f"downloading {address}")
-    with urllib.request.urlopen(address, timeout=30) as answer, to.open("wb") as file:
+    with urlopen(address, timeout=30) as answer, to.open("wb") as file:
         total = int(answer.headers.get("Content-Length") or 0)
         done, last = 0, time.monotonic()
         while block := answer.read(1 << 18):

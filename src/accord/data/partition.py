@@ -18,7 +18,8 @@ from accord.core.errors import AccordError
 from accord.core.files import write_atomic
 from accord.core.randomness import numpy_generator
 from accord.data.images import Indices, Labels
-from accord.data.schemes import Pool, Scheme, groups
+from accord.data.schemes import Pool, Scheme
+from accord.data.schemes.grouping import groups
 
 REDRAWS = 1_000  # draws before a random scheme gives up on min_samples
 

@@ -7,8 +7,6 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from accord.core.config import Config
-from accord.data.augmentations import augmentations
-from accord.data.known import DATASETS
 
 
 class ImageConfig(Config):
@@ -43,12 +41,16 @@ class DataConfig(Config):
     @field_validator("name")
     @classmethod
     def _known_dataset(cls, value: str) -> str:
+        from accord.data.known import DATASETS  # knows every format; slow to import
+
         DATASETS.get(value)
         return value
 
     @field_validator("augment")
     @classmethod
     def _known_augmentation(cls, value: str) -> str:
+        from accord.data.augmentations import augmentations
+
         if value != "auto":
             augmentations.get(value)
         return value

@@ -10,6 +10,7 @@ import os
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from accord.core.errors import AccordError, ClientError
@@ -43,6 +44,9 @@ class Message(Generic[T]):
 
 class Engine(Protocol[T]):
     """Does jobs while it has room for them, and tells what becomes of each."""
+
+    def open(self, record: Path) -> None:
+        """Names the record's folder; jobs are asked for afterwards."""
 
     def free(self) -> int:
         """How many more jobs it can begin now."""

@@ -8,6 +8,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,9 +29,13 @@ News = Callable[[dict[str, Any]], None]
 class InProcess(Generic[T]):
     """One worker that is this process: for debugging, and where no process can be started."""
 
-    def __init__(self, perform: Callable[[T, News], dict[str, Any]]) -> None:
+    def __init__(self, perform: Callable[[T, Path, News], dict[str, Any]]) -> None:
         self._perform = perform
+        self._record = Path()
         self._job: Job[T] | None = None
+
+    def open(self, record: Path) -> None:
+        self._record = record
 
     def free(self) -> int:
         return 0 if self._job else 1
@@ -47,7 +52,9 @@ class InProcess(Generic[T]):
         if job is None:
             return
         try:
-            result = self._perform(job.task, lambda news: handle(Message(job, "news", news)))
+            result = self._perform(
+                job.task, self._record, lambda news: handle(Message(job, "news", news))
+            )
             ended = Message(job, "done", {"result": result})
         except Exception as error:  # the same boundary as a worker process has
             ended = Message(job, "failed", failure(error))
@@ -61,16 +68,24 @@ class InProcess(Generic[T]):
 class Processes(Generic[T]):
     """Several workers, each a process with one thread, started by `command`.
 
-    A worker reads a task per line from its standard input and answers in lines of JSON.
+    They start at once, and come up while this process still reads the study. A worker reads lines
+    of JSON from its standard input, first where the record and its own log are and then a task
+    each, and answers in lines of JSON.
     """
 
-    def __init__(self, workers: int, log_folder: Path, command: Sequence[str]) -> None:
+    def __init__(self, workers: int, command: Sequence[str]) -> None:
         self._told: Told = queue.Queue()
-        self._log_folder, self._command = log_folder, command
+        self._command = command
+        self._record: Path | None = None
         self._workers: list[_Worker[T]] = [self._start(number) for number in range(workers)]
 
     def _start(self, number: int) -> _Worker[T]:
-        return _Worker(number, self._log_folder, self._command, self._told)
+        return _Worker(number, self._command, self._told)
+
+    def open(self, record: Path) -> None:
+        self._record = record
+        for worker in self._workers:
+            worker.open(record)
 
     def free(self) -> int:
         return sum(worker.job is None for worker in self._workers)
@@ -109,6 +124,8 @@ class Processes(Generic[T]):
             raise AccordError(f"a worker could not start: {dead.obituary()} Try --workers 1.")
         at = self._workers.index(dead)
         self._workers[at] = self._start(dead.number)
+        if self._record is not None:
+            self._workers[at].open(self._record)
         return self._workers[at]
 
     def close(self) -> None:
@@ -119,24 +136,31 @@ class Processes(Generic[T]):
 class _Worker(Generic[T]):
     """One process, and the thread that hears it."""
 
-    def __init__(self, number: int, log_folder: Path, command: Sequence[str], told: Told) -> None:
+    def __init__(self, number: int, command: Sequence[str], told: Told) -> None:
         self.number, self.came_up, self.began = number, False, False
         self.job: Job[T] | None = None
-        log_folder.mkdir(parents=True, exist_ok=True)
-        self.log = log_folder / f"worker-{number}.log"
-        self.log_start = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                encoding="utf-8",
-                start_new_session=True,  # Ctrl-C is the parent's to act on
-                env={**GREEDY, **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-            )
+        self.log: Path | None = None
+        self.log_start = 0
+        # What it says before it knows where its log is; the file lives as long as the worker.
+        self.first_words = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.first_words,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,  # Ctrl-C is the parent's to act on
+            env={**GREEDY, **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        )
         threading.Thread(target=self._hear, args=(told,), daemon=True).start()
+
+    def open(self, record: Path) -> None:
+        """Tells it where the record is; from now on what it says goes to a log there."""
+        self.log = record.absolute() / "logs" / f"worker-{self.number}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log_start = self.log.stat().st_size if self.log.exists() else 0
+        self._send({"record": str(record.absolute()), "log": str(self.log)})
 
     def _hear(self, told: Told) -> None:
         assert self.process.stdout is not None
@@ -152,18 +176,28 @@ class _Worker(Generic[T]):
 
     def give(self, job: Job[T]) -> None:
         self.job, self.began = job, False
+        self._send(job.task.to_json())
+
+    def _send(self, content: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps(job.task.to_json()) + "\n")
+            self.process.stdin.write(json.dumps(content) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # it died between two jobs: its end is heard, and the job given on, in hear()
 
+    def _said(self) -> str:
+        """All that it has said besides its answers."""
+        self.first_words.seek(0)
+        said = self.first_words.read()
+        if self.log is not None and self.log.exists():
+            said += self.log.read_bytes()[self.log_start :]
+        return said.decode(errors="replace")
+
     def obituary(self) -> str:
         """Why it died, as far as one can tell from outside."""
         code = self.process.returncode
-        said = self.log.read_bytes()[self.log_start :].decode(errors="replace")
-        last = said.strip().splitlines()[-1:]
+        last = self._said().strip().splitlines()[-1:]
         quoted = f" It last said: {last[0]}" if last else ""
         if code is not None and code < 0:
             name = signal.Signals(-code).name
@@ -179,5 +213,6 @@ class _Worker(Generic[T]):
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
-        if self.log.exists() and self.log.stat().st_size == 0:
+        self.first_words.close()
+        if self.log is not None and self.log.exists() and self.log.stat().st_size == 0:
             self.log.unlink()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from accord.core.errors import AccordError
 from accord.engines.base import Engine, Job, Message
-from accord.engines.pool import InProcess, Processes
+from accord.engines.pool import InProcess
 from accord.federation.tasks import Task, perform
 from accord.federation.tasks.answer import AnswerBriefing
 from accord.federation.work import Run
@@ -96,9 +96,6 @@ def _explained(body: dict[str, Any]) -> str:
     return str(body["message"])
 
 
-def local_engine(workers: int, record: Record) -> Engine[Task]:
-    """This machine's cores; one worker is this very process."""
-    if workers == 1:
-        return InProcess(lambda task, tell: perform(task, record, tell))
-    command = ["-m", "accord.federation.worker", str(record.path.absolute())]
-    return Processes(workers, record.path / "logs", command)
+def in_this_process() -> Engine[Task]:
+    """The engine with one worker, which is this very process."""
+    return InProcess(lambda task, record, tell: perform(task, Record(record), tell))

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from accord.core.errors import AccordError
+from accord.engines.base import Engine
 from accord.federation.execute import Watcher
 from accord.federation.membership import (
     EVERYBODY,
@@ -23,6 +24,7 @@ from accord.federation.membership import (
 )
 from accord.federation.plan import Plan
 from accord.federation.run import execute_runs
+from accord.federation.tasks import Task
 from accord.federation.trial_run import TrialRun
 from accord.fusion.base import Bound, Merge, plain, rule_of
 from accord.fusion.evaluate import combiner_of, merged_files, voting
@@ -47,7 +49,7 @@ def fuse_again(
     remove: Sequence[str],
     save: Path | None,
     data_root: Path | None,
-    workers: int,
+    engine: Engine[Task],
     watcher: Watcher,
 ) -> None:
     """Measures further fusions of a run's uploads and adds their rows; see `accord.fuse`."""
@@ -72,7 +74,7 @@ def fuse_again(
         for run in runs:
             wanted = keep["as"] if keep else None
             run.fuse_again(specs[run.folder.id], meant[run.folder.id], wanted)
-        execute_runs(runs, record, workers, watcher)
+        execute_runs(runs, record, engine, watcher)
         record.write_results()
         for run in runs:
             if run.failures:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from accord.core.errors import AccordError
-from accord.federation.execute import Watcher, execute, local_engine
+from accord.engines.base import Engine
+from accord.federation.execute import Watcher, execute
 from accord.federation.plan import Plan
+from accord.federation.tasks import Task
 from accord.federation.work import Run
 from accord.record.record import Record
 from accord.study.study import Study
 
 
 def run_study(
-    study: Study, record: Record, data_root: Path | None, workers: int, watcher: Watcher
+    study: Study, record: Record, data_root: Path | None, engine: Engine[Task], watcher: Watcher
 ) -> dict[str, list[str]]:
     """Runs or continues `study`; returns the reasons of each trial that failed."""
     plan = Plan(study, data_root, watcher.tell)
@@ -32,7 +33,7 @@ def run_study(
             record.adopt(study)
             for one in holders:
                 one.save_allocation()
-            execute_runs(runs, record, workers, watcher)
+            execute_runs(runs, record, engine, watcher)
             record.write_results()
     except OSError as error:
         raise AccordError(
@@ -42,24 +43,14 @@ def run_study(
     return {run.folder.id: run.failures for run in runs if run.failures}
 
 
-def execute_runs(runs: Sequence[Run], record: Record, workers: int, watcher: Watcher) -> None:
+def execute_runs(
+    runs: Sequence[Run], record: Record, engine: Engine[Task], watcher: Watcher
+) -> None:
     for run in runs:
         run.tidy()  # a former run may have ended between its last result and its tidying
     todo = [run for run in runs if not run.over]
     if not todo:
         return
-    engine = local_engine(workers, record)
-    try:
-        with watcher.watching(todo):
-            execute(runs, engine, watcher, record.write_results)
-    finally:
-        engine.close()
-
-
-def workers_for(asked: int | None) -> int:
-    """One worker per core that this process may use, unless told otherwise."""
-    if asked is not None and asked < 1:
-        raise AccordError(f"--workers: expected 1 or more; found {asked}.")
-    available = getattr(os, "sched_getaffinity", None)
-    cores = len(available(0)) if available else os.cpu_count() or 1
-    return asked or cores
+    engine.open(record.path)
+    with watcher.watching(todo):
+        execute(runs, engine, watcher, record.write_results)

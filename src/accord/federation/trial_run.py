@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from accord.core.versions import versions
+from accord.core.files import link_or_copy
 from accord.engines.base import Job
 from accord.federation.briefing import opening
 from accord.federation.devices import choose_device
@@ -23,6 +21,7 @@ from accord.federation.tasks import Task
 from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.answer import AnswerBriefing
 from accord.federation.teacher_run import TeacherRun
+from accord.federation.trial_info import trial_info
 from accord.federation.work import Run, Step
 from accord.messages import Briefing, ServerState
 
@@ -112,7 +111,7 @@ class TrialRun(Run):
         while not self._helpers_are_over():
             yield None
         self.failures += self._failed_before()
-        self._write_info("open")
+        self._write_info("running")
         if self.failures:
             return
         if self.twin is not None:
@@ -272,7 +271,7 @@ class TrialRun(Run):
             for client in other.asked:
                 if other.has_answered(client):
                     for epoch in other.epochs:
-                        _link(other.upload(client, epoch), own.upload(client, epoch))
+                        link_or_copy(other.upload(client, epoch), own.upload(client, epoch))
 
     def close(self) -> None:
         if self.twin is not None:
@@ -297,60 +296,6 @@ class TrialRun(Run):
         self._write_info(status)
         self.tidy()
 
-    def _write_info(self, status: str) -> None:
-        trial, partition = self.trial, self.allocation.partition
-        setup = trial.setup.model_dump(mode="json")
-        old = self.folder.info()
-        reports = [one.report for one in self.rounds if one.closed]
-        self.folder.write_info(
-            {
-                "id": self.folder.id,
-                "status": "running" if status == "open" else status,
-                "failures": self.failures,
-                "study": trial.study,
-                "dataset": setup["data"]["name"],
-                "images": self.allocation.dataset.folder.name,
-                "partition": "pooled" if trial.recipe.pooled else setup["partition"]["scheme"],
-                "alpha": trial.setup.partition.skew,
-                "clients": len(self.clients),
-                "recipe": trial.recipe.name,
-                "seed": trial.seed,
-                "partition_hash": partition.hash,
-                "label_counts": partition.label_counts.tolist(),
-                "sources": partition.sources,
-                "classes": self.allocation.classes,
-                "rounds": [report.model_dump(mode="json") for report in reports],
-                "upload_bytes": sum(report.upload_bytes for report in reports),
-                "download_bytes": sum(report.download_bytes for report in reports),
-                "seconds": sum(report.seconds for report in reports),
-                "peak_memory_bytes": max(self.peak_memory, old.get("peak_memory_bytes") or 0),
-                "training": self.training_key,
-                "teacher": self.teacher.folder.id if self.teacher else None,
-                "config": {
-                    **setup,
-                    "recipe": trial.recipe.model_dump(mode="json"),
-                    "fusions": _union(old, trial.fusions),
-                    "options": trial.options.model_dump(mode="json"),
-                },
-                "versions": versions(),
-            }
-        )
-
-
-def _union(info: dict[str, Any], specs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The fusions a trial has been asked for, now and before."""
-    before = info.get("config", {}).get("fusions", [])
-    return list({spec["as"]: spec for spec in (*before, *specs)}.values())
-
-
-def _link(source: Path, target: Path) -> None:
-    if target.exists():
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        # Some file systems have no hard links: a copy, whole or not at all.
-        temporary = target.with_suffix(".partial")
-        shutil.copyfile(source, temporary)
-        temporary.replace(target)
+    def _write_info(self, status: Literal["running", "finished", "failed"]) -> None:
+        info = trial_info(self, status, self.folder.info())
+        self.folder.write_info(info)

@@ -20,11 +20,20 @@ def materialise(build: Callable[[], M]) -> M:
     """
     with torch.device("meta"):
         module = build()
-    module.to_empty(device="cpu")
-    with torch.no_grad():
-        for tensor in (*module.parameters(), *module.buffers()):
-            tensor.fill_(math.nan if tensor.is_floating_point() else 0)
+    # Not `to_empty`: its first call loads half a second's worth of torch's meta functions.
+    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            values = _unset(parameter)
+            setattr(part, name, nn.Parameter(values, requires_grad=parameter.requires_grad))
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            setattr(part, name, _unset(buffer))
     return module
+
+
+def _unset(tensor: Tensor) -> Tensor:
+    """As large as `tensor`, on the CPU: NaN everywhere, or 0 where numbers are whole."""
+    value = math.nan if tensor.is_floating_point() else 0
+    return torch.full(tensor.shape, value, dtype=tensor.dtype, device="cpu")
 
 
 @torch.no_grad()

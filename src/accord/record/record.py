@@ -24,13 +24,13 @@ from accord.core.config import keys
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_atomic, write_json
 from accord.core.yamls import to_yaml
-from accord.data.settings import DataConfig
 from accord.record.folders import TrialFolder, damaged, mapping
 from accord.record.rows import COLUMNS, Row, rows_of
 from accord.study.compatibility import HAVE_COLUMNS, joined
 from accord.study.settings import Setup, grid_axes
 
 if TYPE_CHECKING:
+    from accord.data.settings import DataConfig
     from accord.study.study import Study
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
-from accord.data.datasets import Availability
 from accord.report.tables import plain_table
 from accord.study.library import read_recipe, shipped
+
+if TYPE_CHECKING:
+    from accord.data.datasets import Availability
 
 
 def show_recipes() -> RenderableType:

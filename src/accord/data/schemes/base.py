@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.core.registry import Registry
-from accord.data.images import Indices
+
+if TYPE_CHECKING:  # a scheme's settings are read without NumPy
+    import numpy as np
+    from numpy.random import Generator
+    from numpy.typing import NDArray
+
+    from accord.data.images import Indices
 
 DEFAULT = "dirichlet"
 
@@ -105,10 +108,3 @@ def make_scheme(values: Any, where: str = "partition") -> Scheme:
                 "or set it to null."
             )
     return parse(kind, given, where)
-
-
-def groups(values: NDArray[Any]) -> list[Indices]:
-    """The positions of every distinct value, values ascending."""
-    order = np.argsort(values, kind="stable")
-    starts = np.flatnonzero(values[order][1:] != values[order][:-1]) + 1
-    return np.split(order, starts)

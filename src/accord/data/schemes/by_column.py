@@ -7,7 +7,8 @@ from pydantic import Field
 
 from accord.core.errors import AccordError, nearest
 from accord.data.images import Indices
-from accord.data.schemes.base import Pool, Scheme, groups, register
+from accord.data.schemes.base import Pool, Scheme, register
+from accord.data.schemes.grouping import groups
 
 
 @register("by-column")

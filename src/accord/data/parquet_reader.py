@@ -1,0 +1,137 @@
+"""Reads image parquet as the Hugging Face hub writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from accord.core.errors import AccordError
+from accord.data.decode import decode_all
+from accord.data.formats import damaged
+from accord.data.images import Labels
+from accord.data.raw import Columns, Part, Raw, Request, as_labels, check_labels
+
+_IMAGE_COLUMNS = ("image", "img")
+_LABEL_COLUMNS = ("label", "fine_label", "labels")
+_BROKEN = (pa.ArrowException, OSError, ValueError)
+
+
+def read(train: list[Path], test: list[Path], unused: list[Path], request: Request) -> Raw:
+    if unused:
+        request.tell(f"not used: {', '.join(path.name for path in unused)}")
+    names = {path: _class_names(path) for path in (*train, *test)}
+    known = {found for found in names.values() if found is not None}
+    if len(known) > 1:
+        other = next(path for path in names if names[path] != names[train[0]])
+        raise AccordError(
+            f"{train[0]} and {other.name} hold different class names; they are not parts of one "
+            "dataset. Put each dataset into a folder of its own."
+        )
+    classes = known.pop() if known else None
+    parts = [
+        _part(files, what, classes, request)
+        for files, what in ((train, "train"), (test, "test"))
+        if files
+    ]
+    return Raw(parts[0], parts[1] if test else None, classes)
+
+
+def _part(paths: list[Path], what: str, classes: tuple[str, ...] | None, request: Request) -> Part:
+    tables = [_small_columns(path, classes or request.classes) for path in paths]
+    labels = np.concatenate([labels for labels, _ in tables])
+    encoded = (item for path in paths for item in _encoded(path))
+    images, found = decode_all(encoded, len(labels), what, request)
+    names = sorted({name for _, columns in tables for name in columns})
+    for (_, columns), path in zip(tables, paths, strict=True):
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise AccordError(f"{path}: column {missing[0]!r} is in other files of {what} only.")
+    joined = {name: np.concatenate([columns[name] for _, columns in tables]) for name in names}
+    return Part(images, labels, found, joined)
+
+
+def _open(path: Path) -> Any:
+    try:
+        return pq.ParquetFile(path)
+    except _BROKEN as error:
+        raise damaged(path, error) from None
+
+
+def _column(path: Path, names: list[str], wanted: tuple[str, ...]) -> str:
+    found = next((name for name in wanted if name in names), None)
+    if found is None:
+        raise AccordError(
+            f"{path}: expected a column {' or '.join(map(repr, wanted))}; found "
+            f"{', '.join(names) or 'none'}. Rename the column."
+        )
+    return found
+
+
+def _small_columns(path: Path, classes: tuple[str, ...] | None) -> tuple[Labels, Columns]:
+    """The labels, and every further column of text or whole numbers as text."""
+    file = _open(path)
+    schema = file.schema_arrow
+    label = _column(path, schema.names, _LABEL_COLUMNS)
+    further = [f.name for f in schema if f.name != label and _is_small(f.type)]
+    try:
+        table = file.read(columns=[label, *further])
+    except _BROKEN as error:
+        raise damaged(path, error) from None
+    if table.num_rows == 0:
+        raise AccordError(f"{path}: holds no images; expected at least one row.")
+    if table[label].null_count:
+        row = table[label].to_pylist().index(None)
+        raise AccordError(f"{path}: row {row} has no label. Add it or remove the row.")
+    labels = as_labels(table[label].to_numpy(), table.num_rows, path)
+    check_labels(labels, classes, path)
+    texts = {
+        name: ["" if v is None else str(v) for v in table[name].to_pylist()] for name in further
+    }
+    return labels, {name: np.array(values, np.str_) for name, values in texts.items()}
+
+
+def _is_small(kind: Any) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind))
+
+
+def _encoded(path: Path) -> Iterator[tuple[str, bytes]]:
+    """What to call each image, and its bytes; a few hundred rows in memory at a time."""
+    file = _open(path)
+    name = _column(path, file.schema_arrow.names, _IMAGE_COLUMNS)
+    row = 0
+    try:
+        for batch in file.iter_batches(batch_size=512, columns=[name]):
+            for value in batch.column(0).to_pylist():
+                data = value.get("bytes") if isinstance(value, dict) else value
+                if not isinstance(data, bytes):
+                    raise AccordError(
+                        f"{path}: row {row} holds no image bytes in column {name!r}; expected a "
+                        "struct with `bytes`, as the Hugging Face hub writes it."
+                    )
+                yield f"{path}: row {row}", data
+                row += 1
+    except _BROKEN as error:
+        raise damaged(path, error) from None
+
+
+def _class_names(path: Path) -> tuple[str, ...] | None:
+    """From the hub's `huggingface` metadata or a plain `classes` key; None when there are none."""
+    schema = _open(path).schema_arrow
+    metadata = schema.metadata or {}
+    if b"classes" in metadata:
+        return tuple(name.strip() for name in metadata[b"classes"].decode("utf-8").split(","))
+    if b"huggingface" not in metadata:
+        return None
+    try:
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        names = features[_column(path, schema.names, _LABEL_COLUMNS)].get("names")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged(path, f"its `huggingface` metadata cannot be read: {error!r}") from None
+    return None if names is None else tuple(map(str, names))

@@ -1,0 +1,55 @@
+"""What trial.json says of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from accord.core.versions import versions
+
+if TYPE_CHECKING:
+    from accord.federation.trial_run import TrialRun
+
+
+def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any]:
+    """The content of trial.json; `old` is what it said before."""
+    trial, partition = run.trial, run.allocation.partition
+    setup = trial.setup.model_dump(mode="json")
+    reports = [one.report for one in run.rounds if one.closed]
+    return {
+        "id": run.folder.id,
+        "status": status,
+        "failures": run.failures,
+        "study": trial.study,
+        "dataset": setup["data"]["name"],
+        "images": run.allocation.dataset.folder.name,
+        "partition": "pooled" if trial.recipe.pooled else setup["partition"]["scheme"],
+        "alpha": trial.setup.partition.skew,
+        "clients": len(run.clients),
+        "recipe": trial.recipe.name,
+        "seed": trial.seed,
+        "partition_hash": partition.hash,
+        "label_counts": partition.label_counts.tolist(),
+        "sources": partition.sources,
+        "classes": run.allocation.classes,
+        "rounds": [report.model_dump(mode="json") for report in reports],
+        "upload_bytes": sum(report.upload_bytes for report in reports),
+        "download_bytes": sum(report.download_bytes for report in reports),
+        "seconds": sum(report.seconds for report in reports),
+        "peak_memory_bytes": max(run.peak_memory, old.get("peak_memory_bytes") or 0),
+        "training": run.training_key,
+        "teacher": run.teacher.folder.id if run.teacher else None,
+        "config": {
+            **setup,
+            "recipe": trial.recipe.model_dump(mode="json"),
+            "fusions": _union(old, trial.fusions),
+            "options": trial.options.model_dump(mode="json"),
+        },
+        "versions": versions(),
+    }
+
+
+def _union(info: dict[str, Any], specs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fusions a trial has been asked for, now and before."""
+    before = info.get("config", {}).get("fusions", [])
+    return list({spec["as"]: spec for spec in (*before, *specs)}.values())

@@ -1,0 +1,44 @@
+"""Prints tables and results: for a terminal, or as plain text when piped."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from accord.report.results import Results
+
+
+def show_results(results: Results) -> None:
+    if results.rows:
+        show(results.table(width()))
+    for trial, reasons in results.failures.items():
+        for reason in reasons:
+            print(f"failed: {trial}: {reason}")
+    print(f"record: {results.path}")
+
+
+def show(*parts: RenderableType) -> None:
+    """Prints for a terminal; piped, as plain text without trailing spaces."""
+    out = _console()
+    if sys.stdout.isatty():
+        for part in parts:
+            out.print(part)
+        return
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part)
+    print("\n".join(line.rstrip() for line in captured.get().rstrip().splitlines()))
+
+
+def width() -> int:
+    """Of the terminal, in characters; piped, as wide as a table needs to be."""
+    return _console().width
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=200, no_color=True)
