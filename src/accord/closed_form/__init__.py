@@ -1,1 +1,1 @@
-"""The closed form: sums of fixed features, the ridge regression on them, its probabilities."""
+"""The closed form: sums of fixed features, a ridge regression on them, and its probabilities."""

@@ -1,12 +1,15 @@
 """From ridge scores to probabilities: Fisher's rule on the scores of unseen images.
 
-Scores of least squares are drawn to the mean, rare classes' the most, and one class can lie hidden
-between two others. How classes lie among the scores is known from the sums alone, so that Bayes'
-rule can undo it: with s | c ~ N(m_c, V), ln p(c | s) = s·V⁻¹m_c − m_c·V⁻¹m_c/2 + ln π_c + const.
+Least squares shrinks scores towards the mean, those of rare classes the most, and a class between
+two others can be masked. The sums alone give the class means and the covariance of the scores, so
+Bayes' rule can correct this: with s | c ~ N(m_c, V),
 
-The fewer images there are for so many features, the more of its own label is in each one's score,
-and the less is known of unseen ones. So m and V are drawn towards what least squares wants, y and
-the variance of its error: towards the scores themselves. How sure to be: temperature.py.
+    ln p(c | s) = s·V⁻¹m_c − m_c·V⁻¹m_c/2 + ln π_c + const.
+
+With few images and many features, the score of each training image depends strongly on its own
+label, and m and V of unseen images are uncertain. Therefore m and V are shrunk towards the targets
+of least squares: m_c towards y, and V towards the variance of the error. With these values the
+rule follows the scores themselves. temperature.py computes the calibration.
 """
 
 from __future__ import annotations
@@ -21,37 +24,37 @@ from accord.closed_form.ridge import Ridge
 from accord.closed_form.temperature import class_covariances, drawn_scores, sureness
 
 Prior = Literal["uniform", "data"]
-LEAST = 1e-3  # a score's standard deviation is at least this, and at least this share of V's mean
-NEVER = 20.0  # by so much the log-probability of a class that nobody holds is below another's
+LEAST = 1e-3  # the variances of V are raised by LEAST² and by this share of their mean
+NEVER = 20.0  # a class that no client holds has a log-probability smaller by this much
 
 
 def log_probabilities(found: Ridge, counts: Tensor, prior: Prior) -> tuple[Tensor, Tensor]:
-    """(weights (C, d), bias (C)) of ln p(c | φ) + const: linear, as the scores are."""
+    """(weights (C, d), bias (C)) of ln p(c | φ) + const, which is linear in φ like the scores."""
     known = _known(found, counts)
     own = torch.eye(len(counts), dtype=found.means.dtype)
     means = known * found.means + (1 - known) * own
     A = torch.linalg.solve(_drawn(found.within, found, known), means.T).T  # row c: V⁻¹m_c
     if not bool(found.weights.any()):
-        A = torch.zeros_like(A)  # all images look alike
+        A = torch.zeros_like(A)  # all images have the same features
     constant = -(A * means).sum(dim=1) / 2
     if prior == "data":
         constant = constant + counts.clamp(min=1).double().log()
     beta = _sureness(found, counts, prior, means, lambda scores: scores @ A.T + constant)
     weights, bias = beta * _centred(A @ found.weights), beta * _centred(A @ found.bias + constant)
-    # A class that nobody holds is the most frequent one's shadow.
+    # A class that no client holds has the log-probability of the most frequent class − NEVER.
     there, most = counts > 0, int(counts.argmax())
     weights = torch.where(there[:, None], weights, weights[most])
     return weights, torch.where(there, bias, bias[most] - NEVER)
 
 
 def _known(found: Ridge, counts: Tensor) -> float:
-    """(1 − h²)(1 − C/n): how far the moments are to be trusted; h = dof/n is the mean leverage."""
+    """(1 − h²)(1 − C/n): the weight of the estimated moments; h = dof/n is the mean leverage."""
     n, classes = int(counts.sum()), int((counts > 0).sum())
     return (1 - min(found.freedom / n, 1.0) ** 2) * (1 - min(classes / n, 1.0))
 
 
 def _drawn(within: Tensor, found: Ridge, known: float) -> Tensor:
-    """A covariance of scores, drawn by 1 − known towards σ²I, and a little away from 0."""
+    """A covariance of scores, shrunk by 1 − known towards σ²I, plus a small multiple of I."""
     own = torch.eye(len(within), dtype=within.dtype)
     V = known * within + (1 - known) * found.variance * own
     return V + (LEAST**2 + LEAST * V.diagonal().mean().clamp(min=0)) * own
@@ -60,7 +63,7 @@ def _drawn(within: Tensor, found: Ridge, known: float) -> Tensor:
 def _sureness(
     found: Ridge, counts: Tensor, prior: Prior, means: Tensor, rule: Callable[[Tensor], Tensor]
 ) -> float:
-    """1 / temperature of a rule from scores to ln p; classes are as likely as `prior` says."""
+    """1 / temperature of a `rule` that maps scores to ln p, with class probabilities by `prior`."""
     if not bool(found.weights.any()):
         return 1.0
     known, share = _known(found, counts), counts.double() / counts.sum()
@@ -73,5 +76,5 @@ def _sureness(
 
 
 def _centred(rows: Tensor) -> Tensor:
-    """Without what all classes have in common: probabilities stay, and digits are saved."""
+    """`rows` minus their mean. This keeps the probabilities and loses less precision."""
     return rows - rows.mean(dim=0)

@@ -1,4 +1,4 @@
-"""Ridge regression from sums alone: W = (S + λI)⁻¹ Σ(φ − μ)(y − ȳ)ᵀ, λ by cross-validation."""
+"""Ridge regression from sums: W = (S + λI)⁻¹ Σ(φ − μ)(y − ȳ)ᵀ, with λ from cross-validation."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 from accord.closed_form.sums import Sums
 from accord.core.errors import AccordError
 
-# log₁₀ of λ over a feature's scatter: where to look first, how far around the best after that, and
-# in which steps downwards from there.
+# log₁₀ of λ divided by the mean scatter of a feature: the first grid, the distances of the values
+# that are then tried around the best one, and the size of the steps down from there.
 COARSE, FINER, DOWN = (-8.0, -6.0, -4.0, -2.0, 0.0, 2.0), (1.0, 0.5), 0.5
-SLACK = 0.01  # of the least GCV: so much worse may a smaller λ be
+SLACK = 0.01  # a smaller λ may have a GCV that is larger than the minimum by this share
 
 
 @dataclass(frozen=True)
 class Ridge:
     """score = W(φ − μ) + ȳ; `penalty` is λ, `freedom` the effective number of parameters.
 
-    `variance` is what an unseen image's scores are expected to miss y by, squared, per class (GCV).
-    `means` and `within` tell how unseen images score: the mean of each class and the covariance
-    about it. An image that was left out has (ŷ − hy)/(1 − h) where it has ŷ, h its leverage; with
-    the mean leverage dof/n, what is left out of every class follows from the sums.
+    `variance` is the expected squared error of an unseen image's score, per class (GCV). `means`
+    and `within` describe the scores of unseen images: the mean of each class and the covariance
+    about it. If an image with the fitted score ŷ and the leverage h is left out of the fit, its
+    score is (ŷ − hy)/(1 − h). With the mean leverage dof/n for h, the sums give these moments.
     """
 
     weights: Tensor  # (C, d)
@@ -34,7 +34,7 @@ class Ridge:
     penalty: float
     freedom: float
     variance: float
-    means: Tensor  # (C, C): row c, the scores of class c
+    means: Tensor  # (C, C): row c holds the mean scores of class c
     within: Tensor  # (C, C)
 
 
@@ -43,13 +43,14 @@ def solve(
 ) -> Ridge:
     """The pooled solution. Without a `penalty`, λ is chosen by generalised cross-validation.
 
-    It is the smallest whose GCV is within 1 % of the least. GCV judges squared errors, and a large
-    λ makes these small by drawing all scores together; which is the largest suffers before that.
+    It is the smallest λ whose GCV is within 1 % of the minimum. GCV measures squared errors, and
+    these can stay small when a large λ shrinks all scores towards their mean. The accuracy, which
+    depends on which score is the largest, suffers at a smaller λ already.
     GCV(λ) = n⁻¹‖Y − Ŷ‖² / (1 − dof/n)², dof = 1 + tr S(S + λI)⁻¹ (Golub, Heath and Wahba, 1979).
     """
     problem = _Problem(sums)
     if problem.alike or not problem.spread:
-        # All images look alike: nothing to tell classes apart by.
+        # All images have the same features or the same class: no classes can be separated.
         zeros = torch.zeros_like(sums.sums)
         means = problem.prior.expand(len(zeros), -1)
         variance = problem.spread / problem.n / len(zeros)
@@ -61,7 +62,7 @@ def solve(
     except NotPositiveError:
         raise AccordError(
             f"the sums of these uploads have no ridge solution for λ = {penalty:.2g}: a scatter "
-            "was rounded too much, or is not that of any images. Set a larger `penalty`, or "
+            "was rounded too much, or no set of images has it. Set a larger `penalty`, or "
             "`packing: float32` in the recipe."
         ) from None
     bias = problem.prior - problem.mean @ weights
@@ -71,7 +72,7 @@ def solve(
 
 
 class NotPositiveError(ArithmeticError):
-    """S + λI has directions of no or negative length."""
+    """S + λI is not positive definite."""
 
 
 class _Problem:
@@ -80,11 +81,11 @@ class _Problem:
         counts = sums.counts.double()
         self.prior, self.mean = counts / self.n, sums.mean
         self.S = sums.scatter
-        # Σ(φ − μ)(y − ȳ)ᵀ, column by column: the class's own sum, less its count times μ.
+        # Column c of Σ(φ − μ)(y − ȳ)ᵀ is the sum of φ over class c minus n_c·μ.
         self.B = (sums.sums - counts[:, None] * self.mean).T
         self.spread = float((counts * (1 - self.prior)).sum())  # Σ‖y − ȳ‖²
         self.scale = float(self.S.diagonal().mean())
-        # Means of float32 sums differ by rounding where images do not.
+        # If all images are equal, rounding of the float32 sums can still make their means differ.
         self.alike = self.scale <= 1e-13 * self.n * float(self.mean.square().mean())
 
     def solution(self, penalty: float) -> tuple[Tensor, float, float]:
@@ -92,20 +93,20 @@ class _Problem:
         shifted = self.S.clone()
         shifted.diagonal().add_(penalty)
         L, failed = torch.linalg.cholesky_ex(shifted)
-        # A scatter has no negative eigenvalue but by rounding, which may not decide half of S + λI.
+        # A scatter has a negative eigenvalue only by rounding; λ must be twice its absolute value.
         if int(failed) or penalty < -2 * float(self.eigenvalues[0]):
             raise NotPositiveError(f"{penalty:.2g}")
         del shifted
         W = torch.cholesky_solve(self.B, L)
         lengths = self.eigenvalues.clamp(min=0)
         freedom = 1 + float((lengths / (lengths + penalty)).sum())
-        fitted = float((W * self.B).sum())  # and SW = B − λW
+        fitted = float((W * self.B).sum())  # because SW = B − λW
         residual = self.spread - fitted - penalty * float(W.square().sum())
         return W, freedom, max(residual, 0.0) / self.n
 
     @cached_property
     def eigenvalues(self) -> Tensor:
-        """Of S, the least first: with them any λ costs one Cholesky factor and no inverse."""
+        """The ascending eigenvalues of S. With them any λ needs one Cholesky factor, no inverse."""
         found: Tensor = torch.linalg.eigvalsh(self.S)
         return found
 
@@ -113,31 +114,31 @@ class _Problem:
         try:
             _, freedom, residual = self.solution(self.scale * 10**exponent)
         except NotPositiveError:
-            return math.inf  # what rounding did to S is larger than this λ
+            return math.inf  # the rounding error of S is larger than this λ
         if freedom > (1 - 1e-3) * self.n or residual <= 0:
-            return math.inf  # every image is met exactly, or so rounding says
+            return math.inf  # the fit is exact, at least up to rounding
         return self.corrected(freedom, residual)
 
     def corrected(self, freedom: float, residual: float) -> float:
-        """GCV: the residual as it would be on images that W has not seen."""
+        """GCV: an estimate of the residual on images that were not used to fit W."""
         return residual / self._left(freedom) ** 2
 
     def unseen(self, weights: Tensor, freedom: float) -> tuple[Tensor, Tensor]:
-        """(means, within) of the scores of images that W has not seen."""
+        """(means, within) of the scores of images that were not used to fit W."""
         W, left = weights, self._left(freedom)
-        share = self.prior.clamp(min=1 / self.n)[:, None]  # a class that is not there stays at ȳ
+        share = self.prior.clamp(min=1 / self.n)[:, None]  # an absent class has `apart` = 0
         apart = (self.B.T / self.n / share) @ W
         within = (W.T @ self.S @ W) / self.n - apart.T @ (self.prior[:, None] * apart)
         own = torch.eye(len(apart), dtype=W.dtype)
         return (apart + self.prior - (1 - left) * own) / left, within / left**2
 
     def _left(self, freedom: float) -> float:
-        """1 − h, of the mean leverage h."""
+        """1 − h, where h is the mean leverage."""
         return 1 - min(freedom / self.n, 1 - 1e-9)
 
 
 def _chosen(score: Callable[[float], float], tell: Callable[[float], None] | None) -> float:
-    """The best exponent of a coarse grid, then ever closer around it, then as small as may be."""
+    """The best exponent of a coarse grid, refined around it and then lowered as SLACK allows."""
     tried: dict[float, float] = {}
     down = round((COARSE[-1] - COARSE[0]) / DOWN)
 

@@ -1,8 +1,8 @@
-"""What a client tells of fixed features: sums, which add up to the same total however it is dealt.
+"""Sums of fixed features that clients send. Their total is the same for every partition.
 
-A client sends its label counts n_c, the sum of φ over each class, and the scatter
-S = Σ(φ − μ)(φ − μ)ᵀ about its own mean μ, the upper triangle only. Sums can be added and taken
-away again; about its own mean a scatter also keeps its digits.
+A client sends its label counts n_c, the sum of φ over each class, and the upper triangle of the
+scatter S = Σ(φ − μ)(φ − μ)ᵀ about its own mean μ. Sums can be added and subtracted again. Rounding
+errors are smaller in a scatter about the mean than in one about 0.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from accord.core.errors import AccordError
 
 Packing = Literal["float32", "float16", "int8"]
 PACKINGS: tuple[Packing, ...] = get_args(Packing)
-STEPS = 127  # of an int8 correlation
-NOISE = 1e-12  # of a mean's square: the variance of a feature that never changes, in float32
-TINY = 1e-6  # of a mean's square: what float32 sums of few images miss
-CLOSE = 1e-2  # what rounding may add to a correlation of 1
-ROUNDING: dict[torch.dtype, float] = {  # what packing may change a correlation by
+STEPS = 127  # the int8 value of a correlation of 1
+NOISE = 1e-12  # × squared mean: the variance of a constant feature after rounding to float32
+TINY = 1e-6  # × squared mean: the rounding error of float32 sums of few images
+CLOSE = 1e-2  # the most that rounding may add to a correlation of 1
+ROUNDING: dict[torch.dtype, float] = {  # the most by which packing may change a correlation
     torch.float32: 2**-24,
     torch.float16: 2**-12,
     torch.int8: 1 / (2 * STEPS),
@@ -30,7 +30,7 @@ ROUNDING: dict[torch.dtype, float] = {  # what packing may change a correlation 
 
 @dataclass(frozen=True)
 class Sums:
-    """Over some images: counts (C), sums of φ per class (C, d), scatter about the mean (d, d)."""
+    """Sums over images: counts (C), sums of φ per class (C, d), scatter about the mean (d, d)."""
 
     counts: Tensor
     sums: Tensor
@@ -53,7 +53,7 @@ class Sums:
         return self.sums.sum(dim=0) / max(self.total, 1)
 
     def __add__(self, other: Sums) -> Sums:
-        """Of the images of both (Chan, Golub and LeVeque, 1979)."""
+        """The sums over the images of both (Chan, Golub and LeVeque, 1979)."""
         n, m = self.total, other.total
         scatter = self.scatter + other.scatter
         if n and m:
@@ -62,12 +62,12 @@ class Sums:
         return Sums(self.counts + other.counts, self.sums + other.sums, scatter)
 
     def __sub__(self, other: Sums) -> Sums:
-        """Of the images that are left when those of `other`, which are among them, are gone."""
+        """The sums without the images of `other`, which must be part of these sums."""
         counts = self.counts - other.counts
         if bool((counts < 0).any()):
             raise AccordError(
-                "cannot take away images that were never added: of some class there are fewer than "
-                "are to be removed."
+                "cannot remove images that were never added: the sums hold fewer images of some "
+                "class than are to be removed."
             )
         sums = torch.where(counts[:, None] > 0, self.sums - other.sums, 0.0)
         n, m = int(counts.sum()), other.total
@@ -75,7 +75,7 @@ class Sums:
             return Sums.none(*self.sums.shape)
         scatter = self.scatter - other.scatter
         if n == 1:
-            scatter = torch.zeros_like(scatter)  # one image is its own mean
+            scatter = torch.zeros_like(scatter)  # a single image equals its mean
         elif m:
             apart = sums.sum(dim=0) / n - other.mean
             scatter = scatter.addr(apart, apart, alpha=-n * m / (n + m))
@@ -84,10 +84,11 @@ class Sums:
     # --- in a message ------------------------------------------------------------------------
 
     def tensors(self, packing: Packing) -> dict[str, Tensor]:
-        """As they travel.
+        """The sums as tensors of a message.
 
-        Scaled to correlations, half the bits are enough for features that are hardly correlated
-        (a kernel's); patches are strongly so, and what rounding adds to S outweighs a good λ.
+        With fewer bits, the scatter is first scaled to correlations. Half the bits are enough for
+        weakly correlated features, such as those of a kernel. Features of patches are strongly
+        correlated, so that the rounding error of S is larger than a good λ.
         """
         told = {"label_counts": self.counts, "feature_sums": self.sums.float()}
         upper = _upper(len(self.scatter))
@@ -101,7 +102,7 @@ class Sums:
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> Sums:
-        """From a message that `check_sums` found sound."""
+        """The sums of a message that `check_sums` accepted."""
         sums = tensors["feature_sums"].double()
         width = sums.shape[1]
         packed = tensors["scatter"].double()
@@ -114,12 +115,12 @@ class Sums:
         if "scatter_spread" in tensors:
             spread = tensors["scatter_spread"].double()
             scatter *= spread * spread[:, None]
-            scatter.diagonal().copy_(spread.square())  # the rounded ones are not quite 1
+            scatter.diagonal().copy_(spread.square())  # rounded correlations may differ from 1
         return cls(tensors["label_counts"], sums, scatter)
 
 
 def expected_sums(classes: int, width: int, packing: Packing) -> dict[str, Tensor]:
-    """Name → a tensor of the right shape and type, for everything such an upload must hold."""
+    """Name → a tensor of the right shape and type, for all tensors that an upload must hold."""
     half = width * (width + 1) // 2
     kind = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}[packing]
     found = {
@@ -133,36 +134,39 @@ def expected_sums(classes: int, width: int, packing: Packing) -> dict[str, Tenso
 
 
 def check_sums(tensors: dict[str, Tensor], where: str) -> None:
-    """Refuses numbers that no images could have given; shapes and types are right already."""
+    """Refuses values that no set of images can have. Shapes and types were checked before."""
     found = Sums.of(tensors)
     variance = found.scatter.diagonal()
     if bool((variance < 0).any()):
         raise AccordError(f"{where}: a feature's scatter about its mean is below 0.")
     if bool(found.sums[found.counts == 0].any()):
-        raise AccordError(f"{where}: it sums features of a class of which it counts no image.")
+        raise AccordError(f"{where}: it sums features of a class, but it counts no image of it.")
     if bool((_between(found) > variance * (1 + CLOSE) + TINY * found.mean.square()).any()):
         raise AccordError(
-            f"{where}: its classes lie further apart than its scatter says: no images give both."
+            f"{where}: its classes lie further apart than its scatter allows: no set of images has "
+            "such sums."
         )
     bound = variance.sqrt() * variance.sqrt()[:, None]
     if bool((found.scatter.abs() > bound * (1 + CLOSE) + 1e-12).any()):
         raise AccordError(
-            f"{where}: two features are correlated by more than 1: no images give such a scatter."
+            f"{where}: two features are correlated by more than 1: no set of images has such a "
+            "scatter."
         )
-    # Rounding alone can give eigenvalues below 0, of about √d times what it does to one entry.
+    # Rounding alone can cause negative eigenvalues of about √d times the error of one entry.
     slack = CLOSE + 4 * len(variance) ** 0.5 * ROUNDING[tensors["scatter"].dtype]
-    # A feature that never changes has no correlations but those of what float32 missed.
+    # The correlations of a constant feature come from float32 rounding errors alone.
     spread = (variance + NOISE * found.total * found.mean.square()).sqrt().clamp(min=1e-150)
     correlations = found.scatter / spread / spread[:, None]
     correlations.diagonal().add_(slack)
     if int(torch.linalg.cholesky_ex(correlations.float())[1]):
         raise AccordError(
-            f"{where}: some mix of features has a scatter below 0: no images give such a scatter."
+            f"{where}: some mix of features has a scatter below 0: no set of images has such a "
+            "scatter."
         )
 
 
 def _between(sums: Sums) -> Tensor:
-    """Σ_c n_c (μ_cj − μ_j)² of every feature j: what its variance is at the least."""
+    """Σ_c n_c (μ_cj − μ_j)² of every feature j, a lower bound of S_jj."""
     counts = sums.counts.double()
     means = sums.sums / counts.clamp(min=1)[:, None]
     return counts @ (means - sums.mean).square()

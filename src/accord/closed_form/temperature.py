@@ -1,13 +1,15 @@
-"""How sure to be of linear scores, from what is known of unseen images alone.
+"""Calibration: the temperature of linear scores, from the moments of unseen images' scores alone.
 
-Fisher's rule takes one covariance V for all classes, which makes it linear, and too sure of itself:
-in truth a class's own score varies the most. As far as scores tell classes apart, they behave as
-shares do, which vary about their mean m_c as counts of a multinomial; the rest is alike for all:
+Fisher's rule uses one covariance V for all classes. This makes the rule linear, but overconfident:
+in fact the score of an image's own class varies the most. The better the scores separate the
+classes, the more they behave like proportions, which vary about their mean m_c like the counts of
+a multinomial distribution. The rest of the covariance is the same for all classes:
 
-    V_c = R κ (diag m_c − m_c m_cᵀ) + (1 − R) V,    R the correlation of labels and scores,
+    V_c = R κ (diag m_c − m_c m_cᵀ) + (1 − R) V,
 
-and κ follows from Σ_c π_c tr V_c = tr V. So ln p is divided by the temperature at which it is most
-likely, were the scores N(m_c, V_c): that changes no answer, only its confidence.
+where R is the correlation of labels and scores, and κ follows from Σ_c π_c tr V_c = tr V. ln p is
+divided by the temperature that maximises the likelihood if the scores of class c are N(m_c, V_c).
+This changes no predicted class, only the confidence.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from torch import Tensor
 
 from accord.core.randomness import torch_generator
 
-DRAWS = 20_000  # scores of all classes together
-STEPS = 40  # of halving the interval
-LEAST, MOST = 0.01, 1.0  # 1 / temperature
+DRAWS = 20_000  # number of random scores, over all classes
+STEPS = 40  # number of bisection steps
+LEAST, MOST = 0.01, 1.0  # range of 1 / temperature
 
 
 def class_covariances(means: Tensor, within: Tensor, prior: Tensor) -> Callable[[int], Tensor]:
-    """Class → V_c, for class means (C, C), their covariance in all and the classes' shares π."""
+    """Class → V_c, from class means (C, C), the common covariance V and the class shares π."""
     shares = means.clamp(0, 1)
     shares = shares / shares.sum(dim=1, keepdim=True).clamp(min=1e-12)
     varying = float((prior * (shares * (1 - shares)).sum(dim=1)).sum())
@@ -41,9 +43,10 @@ def class_covariances(means: Tensor, within: Tensor, prior: Tensor) -> Callable[
 
 
 def correlation(means: Tensor, prior: Tensor) -> float:
-    """R of labels and scores, R² = (Σ π_c m_cc − Σ π_c²)/(1 − Σ π_c²): what least squares explains.
+    """The correlation R of labels and scores, R² = (Σ π_c m_cc − Σ π_c²)/(1 − Σ π_c²).
 
-    Least squares has E[s yᵀ] = E[s sᵀ], and so the explained variance needs the means alone.
+    R² is the share of variance that least squares explains. Least squares has E[s yᵀ] = E[s sᵀ],
+    so that R² depends on the class means alone.
     """
     chance = float(prior.square().sum())
     explained = float((prior * means.diagonal()).sum()) - chance
@@ -51,7 +54,7 @@ def correlation(means: Tensor, prior: Tensor) -> float:
 
 
 def drawn_scores(means: Tensor, covariances: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """(scores (N, C), rows of `means` they are about): as many of each, always the same ones."""
+    """(random scores (N, C), their rows of `means`): equally many per row, from a fixed seed."""
     generator = torch_generator(0, "temperature")
     count = max(DRAWS // len(means), 100)
     scores = []
@@ -62,9 +65,9 @@ def drawn_scores(means: Tensor, covariances: Iterable[Tensor]) -> tuple[Tensor, 
 
 
 def sureness(logits: Tensor, labels: Tensor, worth: Tensor) -> float:
-    """1 / temperature: β ≤ 1 with the largest Σ worth · ln softmax(β · logits)[label].
+    """1 / temperature: the β ≤ 1 that maximises Σ worth · ln softmax(β · logits)[label].
 
-    That is concave in β, and so halving the interval finds where its slope,
+    The sum is concave in β, so bisection finds the β at which its slope,
     Σ worth · (logit of the label − mean logit under softmax), is 0.
     """
     own = logits.gather(1, labels[:, None])[:, 0]

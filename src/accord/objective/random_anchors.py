@@ -11,7 +11,7 @@ from accord.objective.base import Anchors, anchor_kinds
 
 @anchor_kinds.register("random")
 class RandomRows(Anchors):
-    """A has unit rows in random directions, for any C and d; at large d they are near-orthogonal."""
+    """A has unit rows in random directions, for any C and d; large d makes them near-orthogonal."""
 
     def make(self, classes: int, width: int, generator: torch.Generator) -> Tensor:
         normal = torch.randn(classes, width, generator=generator, dtype=torch.float64)
