@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from accord.core.parts import make_part
 from accord.objective import negatives, terms
 from accord.objective.contrast import Contrast
 from accord.objective.negatives import Rows
+from core.cases import case
 from objective.support import batch_of, labels_of, noise, rows_of, value_and_gradient
 
 MODES = ["others", "all"]
@@ -132,22 +133,23 @@ def test_contrast_with_a_bank_agrees_with_pytorch_metric_learning(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("temperature", [0.07, 0.5])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_bank_with_every_option_is_the_definition_in_value_and_gradient(
-    monkeypatch: pytest.MonkeyPatch, mode: str, temperature: float, options: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, mode: str, options: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(negatives, "CHUNK", 4)
     queue, bank = rows_of(1, labels_of(1, 6, 5)), rows_of(2, labels_of(2, 11, 6))
-    term = contrast(bank=mode, **{**options, "temperature": temperature})
-    features = noise(3, 10, 5)
-    found, gradient = value_and_gradient(term, features, LABELS, queue=queue, bank=bank)
-    expected = slow_contrast(term, features.requires_grad_(), LABELS, queue, bank)
-    (expected_gradient,) = torch.autograd.grad(expected, features)
-    # Logarithms of counts are kept in single precision.
-    near = 1e-6 if term.balanced else 1e-10
-    torch.testing.assert_close(found, expected.detach(), rtol=near, atol=near)
-    torch.testing.assert_close(gradient, expected_gradient, rtol=near, atol=near)
+    for temperature in (0.07, 0.5):
+        with case(temperature):
+            term = contrast(bank=mode, **{**options, "temperature": temperature})
+            features = noise(3, 10, 5)
+            found, gradient = value_and_gradient(term, features, LABELS, queue=queue, bank=bank)
+            expected = slow_contrast(term, features.requires_grad_(), LABELS, queue, bank)
+            (expected_gradient,) = torch.autograd.grad(expected, features)
+            # Logarithms of counts are kept in single precision.
+            near = 1e-6 if term.balanced else 1e-10
+            torch.testing.assert_close(found, expected.detach(), rtol=near, atol=near)
+            torch.testing.assert_close(gradient, expected_gradient, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("options", [{}, {"hardness": 2.0}, {"synthetic": 3}, {"balanced": True}])
@@ -261,49 +263,48 @@ def test_an_empty_bank_changes_nothing(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("labels", [[0], [0, 0], [0, 1], [3, 3, 1]])
-@pytest.mark.parametrize("banked", [[0], [0, 0, 0], [1], [0, 1, 2, 3, 7]])
-@pytest.mark.parametrize("options", OPTIONS)
-def test_small_batches_and_banks_give_finite_losses_and_gradients(
-    options: dict[str, Any], banked: list[int], labels: list[int], mode: str
-) -> None:
-    bank, queue = rows_of(1, torch.tensor(banked)), rows_of(2, torch.tensor([0, 1]))
-    loss, gradient = value_and_gradient(
-        contrast(bank=mode, **options),
-        noise(0, len(labels), 5),
-        torch.tensor(labels),
-        queue=queue,
-        bank=bank,
-    )
-    assert bool(loss.isfinite())
-    assert bool(gradient.isfinite().all())
-    if len(set(labels)) == len(labels):  # nobody has a positive
-        assert loss.item() == 0
-        assert not gradient.any()
+def test_small_batches_and_banks_are_the_definition(mode: str) -> None:
+    banks = [[0], [0, 0, 0], [1], [0, 1, 2, 3, 7]]
+    batches = [[0], [0, 0], [0, 1], [3, 3, 1]]
+    queue = rows_of(2, torch.tensor([0, 1]))
+    for options, banked, labels in product(OPTIONS, banks, batches):
+        with case(options, banked, labels):
+            term, bank = contrast(bank=mode, **options), rows_of(1, torch.tensor(banked))
+            features, y = noise(0, len(labels), 5), torch.tensor(labels)
+            loss, gradient = value_and_gradient(term, features, y, queue=queue, bank=bank)
+            if len(set(labels)) == len(labels):  # nobody has a positive
+                assert loss.item() == 0
+                assert not gradient.any()
+                continue
+            expected = slow_contrast(term, features.requires_grad_(), y, queue, bank)
+            (expected_gradient,) = torch.autograd.grad(expected, features)
+            torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(gradient, expected_gradient, rtol=1e-6, atol=1e-6)
 
 
 # --- what a bank is to the term ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("options", OPTIONS)
-def test_no_gradient_reaches_the_bank(mode: str, options: dict[str, Any]) -> None:
-    rows, queue = rows_of(1, labels_of(1, 12, 5)), rows_of(2, labels_of(2, 6, 5))
-    bank = Rows(rows.features.requires_grad_(), rows.labels)
-    features = noise(0, 10, 5).requires_grad_()
-    loss = contrast(bank=mode, **options)(batch_of(features, LABELS, queue=queue, bank=bank))
-    loss.backward()  # type: ignore[no-untyped-call]
-    assert bank.features.grad is None
-    assert features.grad is not None
-    assert features.grad.any()
+def test_no_gradient_reaches_the_bank(mode: str) -> None:
+    for options in OPTIONS:
+        rows, queue = rows_of(1, labels_of(1, 12, 5)), rows_of(2, labels_of(2, 6, 5))
+        bank = Rows(rows.features.requires_grad_(), rows.labels)
+        features = noise(0, 10, 5).requires_grad_()
+        loss = contrast(bank=mode, **options)(batch_of(features, LABELS, queue=queue, bank=bank))
+        loss.backward()  # type: ignore[no-untyped-call]
+        assert bank.features.grad is None, options
+        assert features.grad is not None, options
+        assert features.grad.any(), options
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_a_term_that_asks_for_no_bank_ignores_one(options: dict[str, Any]) -> None:
+def test_a_term_that_asks_for_no_bank_ignores_one() -> None:
     features, bank = noise(0, 10, 5), rows_of(1, labels_of(1, 12, 5))
     queue = rows_of(2, labels_of(2, 6, 5))
-    found = contrast(**options)(batch_of(features, LABELS, queue=queue, bank=bank))
-    assert torch.equal(found, contrast(**options)(batch_of(features, LABELS, queue=queue)))
+    for options in OPTIONS:
+        found = contrast(**options)(batch_of(features, LABELS, queue=queue, bank=bank))
+        without = contrast(**options)(batch_of(features, LABELS, queue=queue))
+        assert torch.equal(found, without), options
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 from accord.core.randomness import torch_generator
 from accord.objective import negatives
 from accord.objective.negatives import Pull, Rows, hardest, hardness_of, outside
+from core.cases import case
 
 CLASSES = 4
 CHUNKS = [1, 3, 7, 4096]
@@ -58,17 +60,16 @@ def test_outside_by_hand() -> None:
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
-@pytest.mark.parametrize("own_class", [True, False])
-@pytest.mark.parametrize("hardness", [0.0, 2.0])
-@pytest.mark.parametrize("temperature", [0.07, 0.5])
 def test_outside_is_what_the_whole_matrix_gives_in_value_and_gradient(
-    monkeypatch: pytest.MonkeyPatch,
-    chunk: int,
-    own_class: bool,
-    hardness: float,
-    temperature: float,
+    monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     monkeypatch.setattr(negatives, "CHUNK", chunk)
+    for own_class, hardness, temperature in product((True, False), (0.0, 2.0), (0.07, 0.5)):
+        with case(own_class, hardness, temperature):
+            assert_whole_matrix(own_class, hardness, temperature)
+
+
+def assert_whole_matrix(own_class: bool, hardness: float, temperature: float) -> None:
     (z, y), rows = anchors_of(0), replace(rows_of(1, 20), own_class=own_class)
     pull = Pull(temperature, hardness, bias=noise(2, CLASSES))
     found, expected = outside(z, y, rows, pull), whole_matrix(z, y, rows, pull)
