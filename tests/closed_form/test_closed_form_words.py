@@ -88,8 +88,8 @@ def test_parameters_of_the_one_fusion_are_laid_over_it() -> None:
     ("fixed", "said"),
     [
         ({"blocks": [SMALL, {**SMALL, "size": 0}]}, r"^recipes\.x: 'map\.blocks\[1\]\.size'"),
-        ({"blocks": [SMALL], "gamma": 0.5}, r"recipes\.x\.map'?: `gamma` means something only"),
-        ({"blocks": [SMALL], "teacher_epochs": 3}, "`teacher_epochs` means something only with"),
+        ({"blocks": [SMALL], "gamma": 0.5}, r"recipes\.x\.map'?: `gamma` has an effect only"),
+        ({"blocks": [SMALL], "teacher_epochs": 3}, "`teacher_epochs` has an effect only with"),
     ],
 )
 def test_a_mistake_in_a_map_is_told_with_its_place(fixed: Any, said: str) -> None:

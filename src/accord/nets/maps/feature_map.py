@@ -1,4 +1,4 @@
-"""φ: blocks of fixed features side by side, averaged with those of the mirror image; a kernel."""
+"""φ: concatenated blocks of fixed features, averaged with the mirrored image, and a kernel."""
 
 from __future__ import annotations
 
@@ -19,21 +19,33 @@ PUBLIC_BATCH = 256
 
 
 class MapConfig(Config):
-    """A map φ of images to features that nobody trains."""
+    """A map φ from images to features that is not trained."""
 
     blocks: tuple[dict[str, Any], ...] = Field(
         ({"use": "patches"},),
         min_length=1,
         validate_default=True,
-        description="features side by side",
+        description="blocks of features that are concatenated",
     )
     mirror: bool | None = Field(
-        None, description="average with the mirror image's; null: where the dataset allows flips"
+        None,
+        description="average the features with those of the mirrored image; null means yes if the "
+        "dataset allows flips",
     )
-    landmarks: int = Field(0, ge=0, description="m, public images of a Gaussian kernel; 0: none")
-    gamma: float = Field(0.3, gt=0, description="γ, at a mean squared distance of 1")
+    landmarks: int = Field(
+        0,
+        ge=0,
+        description="m, the number of public images as landmarks of a Gaussian kernel; 0 means no "
+        "kernel",
+    )
+    gamma: float = Field(
+        0.3, gt=0, description="γ of the kernel, at a mean squared distance of 1 between images"
+    )
     teacher_epochs: int | None = Field(
-        None, ge=1, description="on the public images; null: as the recipe public-teacher"
+        None,
+        ge=1,
+        description="training epochs of a teacher on the public images; null means those of the "
+        "recipe public-teacher",
     )
 
     @field_validator("blocks", mode="before")
@@ -51,13 +63,13 @@ class MapConfig(Config):
         plain = type(self).model_fields
         if not self.landmarks and self.gamma != plain["gamma"].default:
             raise ValueError(
-                f"`gamma` means something only with `landmarks`; found {self.gamma:g} with 0 of "
-                "these. Set landmarks, or drop gamma"
+                f"`gamma` has an effect only with `landmarks`; found gamma {self.gamma:g} and 0 "
+                "landmarks. Set landmarks, or remove gamma"
             )
         if not self.teachers and self.teacher_epochs is not None:
             raise ValueError(
-                "`teacher_epochs` means something only with a block `teacher`; found "
-                f"{self.teacher_epochs}, and no such block. Add one, or drop teacher_epochs"
+                "`teacher_epochs` has an effect only with a block `teacher`; found "
+                f"{self.teacher_epochs} and no such block. Add the block, or remove teacher_epochs"
             )
         return self
 
@@ -71,7 +83,7 @@ class MapConfig(Config):
 
     @property
     def teachers(self) -> int:
-        """How many nets the server has to train on its public images."""
+        """The number of nets that the server must train on its public images."""
         return max(part.asks_teachers for part in self.parts)
 
     def width(self, channels: int) -> int:
@@ -79,7 +91,7 @@ class MapConfig(Config):
         return self.landmarks or sum(part.build(channels).width for part in self.parts)
 
     def settled(self, net: NetConfig, flips: bool, side: int) -> Self:
-        """With all that a client needs to build it; `side`: the shorter one of an image."""
+        """A copy with all settings that a client needs; `side` is the shorter side of an image."""
         parts = zip(self.blocks, self.parts, strict=True)
         found = [part_spec(spec["use"], part.settled(net, side)) for spec, part in parts]
         mirror = flips if self.mirror is None else self.mirror
@@ -87,7 +99,7 @@ class MapConfig(Config):
 
 
 class FeatureMap(nn.Module):
-    """φ at work; in the place of a net's encoder."""
+    """The module of φ, which takes the place of a net's encoder."""
 
     def __init__(self, config: MapConfig, channels: int) -> None:
         super().__init__()
@@ -119,13 +131,13 @@ class FeatureMap(nn.Module):
 
 
 def made_up(config: MapConfig, channels: int) -> dict[str, Tensor]:
-    """Values of the right shapes, quickly: to check and to time, never to look through."""
+    """Zeros of the right shapes, which are made quickly, for checks and time measurements only."""
     shapes = FeatureMap(config, channels).state_dict()
     return {name: torch.zeros_like(tensor) for name, tensor in shapes.items()}
 
 
 def draw_map(config: MapConfig, channels: int, origins: Origins) -> dict[str, Tensor]:
-    """The values of a FeatureMap: from the seed, the public images, and the teacher alone."""
+    """The values of a FeatureMap, from the seed, the public images and the teachers alone."""
     found = FeatureMap(config, channels).eval()
     for index, (block, part) in enumerate(zip(found.blocks, config.parts, strict=True)):
         block.load_state_dict(part.draw(channels, origins, index))
@@ -138,7 +150,7 @@ def draw_map(config: MapConfig, channels: int, origins: Origins) -> dict[str, Te
                     for some in torch.split(everyone, PUBLIC_BATCH)
                 ]
             )
-        # Each block counts by its weight, however many features it has.
+        # The influence of a block depends on its weight and not on its number of features.
         weights = torch.cat(
             [
                 torch.full((width,), weight / width**0.5)
