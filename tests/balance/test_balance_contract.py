@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from itertools import product
 
 import pytest
 import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from accord.balance import Mixture, Step, Weigher, balances
+from accord.balance import Balance, Mixture, Step, Weigher, balances
 from accord.balance.gradients import shared_gradients
 from accord.client.optimiser import Optimiser
 from accord.core.budget import Budget
 from accord.core.parts import make_part, part_spec
 from balance.support import a_step, own_loss, rule, started
+from core.cases import case
 
 COUNTS = {
     "even": (5, 5, 5, 5),
@@ -24,8 +27,7 @@ COUNTS = {
 }
 EVERY = balances.names()
 every_balance = pytest.mark.parametrize("name", EVERY)
-every_client = pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-every_progress = pytest.mark.parametrize("progress", [0.0, 0.5, 0.999])
+SITUATIONS = list(product(COUNTS, (0.0, 0.5, 0.999)))  # whose labels, and the share of training
 Losses = tuple[dict[str, Tensor], Tensor]
 
 
@@ -86,17 +88,14 @@ def trained(name: str, steps: int = 4) -> Client:
 
 
 @every_balance
-@every_client
-@every_progress
-def test_weights_are_finite_and_not_negative(
-    name: str, counts: tuple[int, ...], progress: float
-) -> None:
-    client = Client(name, counts)
-    weights = client.weigher.weigh(client.next_step(progress))
-    for weight in (weights.align, weights.local, weights.shared):
-        if weight is not None:
-            assert math.isfinite(float(weight))
-            assert float(weight) >= 0
+def test_weights_are_finite_and_not_negative(name: str) -> None:
+    for title, progress in SITUATIONS:
+        client = Client(name, COUNTS[title])
+        weights = client.weigher.weigh(client.next_step(progress))
+        for weight in (weights.align, weights.local, weights.shared):
+            if weight is not None:
+                assert math.isfinite(float(weight)), (title, progress)
+                assert float(weight) >= 0, (title, progress)
 
 
 @every_balance
@@ -108,46 +107,44 @@ def test_weights_are_values_without_a_gradient(name: str) -> None:
 
 
 @every_balance
-@every_client
-@every_progress
-def test_a_step_fills_finite_gradients(name: str, counts: tuple[int, ...], progress: float) -> None:
-    client = Client(name, counts)
-    local, align = client.losses()
-    total = client.mixture.backward(local, {"anchors": align}, progress, client.net)
-    assert not total.requires_grad
-    assert math.isfinite(total.item())
-    for parameter in (*client.net, *client.mixture.parameters()):
-        assert parameter.grad is not None
-        assert bool(torch.isfinite(parameter.grad).all())
-        assert bool((parameter.grad != 0).any())
+def test_a_step_fills_finite_gradients(name: str) -> None:
+    for title, progress in SITUATIONS:
+        with case(title, progress):
+            client = Client(name, COUNTS[title])
+            local, align = client.losses()
+            total = client.mixture.backward(local, {"anchors": align}, progress, client.net)
+            assert not total.requires_grad
+            assert math.isfinite(total.item())
+            for parameter in (*client.net, *client.mixture.parameters()):
+                assert parameter.grad is not None
+                assert bool(torch.isfinite(parameter.grad).all())
+                assert bool((parameter.grad != 0).any())
 
 
 @every_balance
-@every_client
-@every_progress
-def test_readings_are_finite_and_not_negative(
-    name: str, counts: tuple[int, ...], progress: float
-) -> None:
-    client = Client(name, counts)
-    client.step(progress)
-    found = client.weigher.readings(progress)
-    assert found.lambda_raw is not None
-    dials = [found.lambda_raw, found.attenuation, found.sigma_sq_local, found.sigma_sq_align]
-    for dial in dials:
-        assert dial is None or (math.isfinite(dial) and dial >= 0)
-    assert found.lambda_effective == found.lambda_raw * found.attenuation
+def test_readings_are_finite_and_not_negative(name: str) -> None:
+    for title, progress in SITUATIONS:
+        with case(title, progress):
+            client = Client(name, COUNTS[title])
+            client.step(progress)
+            found = client.weigher.readings(progress)
+            assert found.lambda_raw is not None
+            dials = (found.attenuation, found.sigma_sq_local, found.sigma_sq_align)
+            for dial in (found.lambda_raw, *dials):
+                assert dial is None or (math.isfinite(dial) and dial >= 0)
+            assert found.lambda_effective == found.lambda_raw * found.attenuation
 
 
 @every_balance
-@pytest.mark.parametrize("progress", [0.0, 0.5])
-def test_the_effective_lambda_is_what_the_net_sees(name: str, progress: float) -> None:
-    client = trained(name)
-    weights = client.weigher.weigh(client.next_step(progress))
-    whole = (1.0 if weights.local is None else weights.local) * (
-        1.0 if weights.shared is None else weights.shared
-    )
-    seen = float(weights.align / whole)
-    assert client.weigher.readings(progress).lambda_effective == pytest.approx(seen, rel=1e-6)
+def test_the_effective_lambda_is_what_the_net_sees(name: str) -> None:
+    for progress in (0.0, 0.5):
+        client = trained(name)
+        weights = client.weigher.weigh(client.next_step(progress))
+        whole = (1.0 if weights.local is None else weights.local) * (
+            1.0 if weights.shared is None else weights.shared
+        )
+        seen = pytest.approx(float(weights.align / whole), rel=1e-6)
+        assert client.weigher.readings(progress).lambda_effective == seen, progress
 
 
 @every_balance
@@ -221,8 +218,12 @@ def test_every_parameter_says_what_it_means(name: str) -> None:
     assert silent == []
 
 
-def test_all_rules_are_known() -> None:
-    assert set(EVERY) >= {
-        *("fixed", "entropy", "curriculum", "confidence", "gradnorm", "uncertainty"),
-        *("attenuated", "stabilised", "attenuated-log", "rescaled", "gradient"),
-    }
+def kinds(base: type) -> set[type]:
+    """All classes of balances that can be made, wherever they stand."""
+    further = {found for kind in base.__subclasses__() for found in kinds(kind)}
+    return further if inspect.isabstract(base) else {base, *further}
+
+
+def test_every_rule_that_can_be_made_is_registered() -> None:
+    assert {balances.get(name) for name in EVERY} == kinds(Balance)
+    assert len(EVERY) > 5

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from accord.balance import Step
+from accord.balance import Step, balances
 from accord.balance.sigmas import SigmaWeigher
 from accord.core.errors import AccordError
 from balance.support import a_step, lambdas, own_loss, sigmas
 
-CAPPED = ["stabilised", "attenuated-log"]
+CAPPED = [name for name in balances if "lambda_cap" in balances.get(name).model_fields]
 every_capped = pytest.mark.parametrize("name", CAPPED)
 STEPS = 1000
 
@@ -52,6 +52,10 @@ def test_lambda_stays_under_its_cap_where_attenuated_explodes(
     plain = sigmas("attenuated", {"momentum": 0.0, "attenuation": attenuation})
     assert max(lambdas(capped, steps, 0.9)) <= 55
     assert max(lambdas(plain, steps, 0.9)) > 1000
+
+
+def test_the_rules_with_a_cap_are_found() -> None:
+    assert {"stabilised", "attenuated-log"} <= set(CAPPED)
 
 
 @every_capped

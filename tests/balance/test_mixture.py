@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from accord.balance import Mixture, balances
 from accord.balance.mixture import DIALS, GRADIENTS
 from balance.support import started
+from core.cases import case
 
 NONE_OF_THEM = dict.fromkeys((*DIALS, *GRADIENTS))
 
@@ -184,10 +185,15 @@ def state_of(mixture: Mixture) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in mixture.state_dict().items()}
 
 
-@pytest.mark.parametrize("look", [False, True])
 @pytest.mark.parametrize("name", balances.names())
-def test_alone_alignment_terms_are_summed_whatever_their_rules(name: str, look: bool) -> None:
-    params = {"watch": "task"} if name == "confidence" else {}
+def test_alone_alignment_terms_are_summed_whatever_their_rules(name: str) -> None:
+    for look in (False, True):
+        with case(look):
+            assert_summed(name, look)
+
+
+def assert_summed(name: str, look: bool) -> None:
+    params = {"watch": "task"} if "watch" in balances.get(name).model_fields else {}
     losses, mixture = Losses(), Mixture({term: started(name, params) for term in Losses().align})
     before = state_of(mixture)
     total = align_alone(losses, mixture, look)

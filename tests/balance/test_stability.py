@@ -87,21 +87,20 @@ def test_beyond_the_bound_they_leave_for_good(
 
 
 @every_setting
-@pytest.mark.parametrize(("times", "stable"), [(0.95, True), (1.05, False)])
 def test_over_held_classes_the_bound_counts_those_alone(
-    m: float, lr: float, classes: int, width: int, times: float, stable: bool
+    m: float, lr: float, classes: int, width: int
 ) -> None:
-    gap = Pull(times, m, lr, classes, width, held=2).run(400)[-1]
-    assert gap < 1e-4 if stable else gap > 1e9
+    assert Pull(0.95, m, lr, classes, width, held=2).run(400)[-1] < 1e-4
+    assert Pull(1.05, m, lr, classes, width, held=2).run(400)[-1] > 1e9
 
 
 @every_setting
-@pytest.mark.parametrize("times", [1.05, 2.0, 100.0])
 def test_a_clip_keeps_them_near_but_they_never_arrive(
-    times: float, m: float, lr: float, classes: int, width: int
+    m: float, lr: float, classes: int, width: int
 ) -> None:
-    late = Pull(times, m, lr, classes, width, clip=1.0).run(1500)[-500:]
-    assert lr / (2 * (1 + m)) * 0.99 < max(late) < lr / (1 - m)
+    for times in (1.05, 2.0, 100.0):
+        late = Pull(times, m, lr, classes, width, clip=1.0).run(1500)[-500:]
+        assert lr / (2 * (1 + m)) * 0.99 < max(late) < lr / (1 - m), times
 
 
 @every_setting
