@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -218,7 +219,7 @@ def test_every_parameter_says_what_it_means(name: str) -> None:
     assert silent == []
 
 
-def kinds(base: type) -> set[type]:
+def kinds(base: type[Any]) -> set[type[Any]]:
     """All classes of balances that can be made, wherever they stand."""
     further = {found for kind in base.__subclasses__() for found in kinds(kind)}
     return further if inspect.isabstract(base) else {base, *further}
