@@ -1,1 +1,1 @@
-"""Encoders, and the heads that sit on them."""
+"""Encoders, and the heads on top of them."""

@@ -1,8 +1,8 @@
-"""Which channels of a net are the same channels: found by following an image through it.
+"""The spaces of a net's channels: which layers share the same channels, found by tracing the net.
 
-A residual sum ties the channels of both its arguments together; a norm, a relu, a pooling and a
-convolution per channel keep them; a full convolution makes new ones. Whoever reorders channels
-must reorder all that share a space alike.
+A residual sum joins the channels of both its arguments. A norm, a ReLU, a pooling and a depthwise
+convolution keep the channels. A full convolution makes new channels. If the channels of a space
+are reordered, all layers that share the space must be reordered in the same way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-IMAGE = 0  # the space of the image's own channels, which nobody reorders
+IMAGE = 0  # the space of the image's own channels, which are never reordered
 ADDS: tuple[Any, ...] = (operator.add, operator.iadd, torch.add)
 
 
@@ -29,29 +29,29 @@ class Layer:
 
     @property
     def per_channel(self) -> bool:
-        """A norm, or a convolution of each channel by itself."""
+        """Whether this is a norm or a depthwise convolution."""
         return not isinstance(self.module, nn.Conv2d) or self.module.groups > 1
 
 
 @dataclass
 class Spaces:
-    """All layers in the order an image meets them; `features` is the space of the output."""
+    """All layers in the order of the forward pass; `features` is the space of the output."""
 
     layers: list[Layer] = field(default_factory=list)
     features: int = IMAGE
 
     def order(self) -> list[int]:
-        """The spaces in the order in which they are made."""
+        """The spaces in the order in which convolutions make them."""
         made = [layer.outputs for layer in self.layers if not layer.per_channel]
         return list(dict.fromkeys(made))
 
     def makers(self, space: int) -> list[Layer]:
-        """The convolutions that write to a space."""
+        """The full convolutions whose output is in `space`."""
         return [one for one in self.layers if one.outputs == space and not one.per_channel]
 
 
 def channel_spaces(encoder: nn.Module) -> Spaces:
-    """The spaces of an encoder's channels, residual sums merged."""
+    """The spaces of an encoder's channels. Residual sums merge spaces."""
     graph = fx.symbolic_trace(encoder)
     modules = dict(graph.named_modules())
     joined: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""A net that only answers: in eval mode a batch norm is linear, and its convolution can do it."""
+"""Folding of batch norms: in eval mode a batch norm is linear and can be part of a convolution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accord.nets.net import Net
 
 
 def folded(net: Net) -> Net:
-    """The same answers with every batch norm inside the convolution before it, for eval only."""
+    """The net with every batch norm folded into the convolution before it, for eval mode only."""
     if not isinstance(net.eval().encoder, Encoder):
         return net
     encoder = fx.symbolic_trace(net.encoder)
@@ -26,12 +26,12 @@ def folded(net: Net) -> Net:
             encoder.graph.erase_node(node)
     encoder.delete_all_unused_submodules()
     encoder.recompile()
-    net.encoder = encoder  # type: ignore[assignment]  # traced, but called alike
+    net.encoder = encoder  # type: ignore[assignment]  # the traced encoder is called in the same way
     return net
 
 
 def _module(encoder: fx.GraphModule, node: object) -> nn.Module | None:
-    """The module that a step of the graph calls."""
+    """The module that a node of the graph calls."""
     if isinstance(node, fx.Node) and node.op == "call_module":
         return encoder.get_submodule(str(node.target))
     return None

@@ -1,4 +1,4 @@
-"""Heads: features → logits. The default head holds learnable class prototypes."""
+"""Heads, which map features to logits. The default head holds learnable class prototypes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accord.core.registry import Registry
 
 
 class Head(nn.Module, ABC):
-    """From features (N, d) to logits (N, C); `prototypes` is its (C, d) matrix."""
+    """A map from features (N, d) to logits (N, C); `prototypes` is its (C, d) matrix."""
 
     prototypes: nn.Parameter
 
@@ -48,10 +48,10 @@ ANCHOR_TEMPERATURE = 0.1
 
 @heads.register("anchors")
 class AnchorHead(PrototypeHead):
-    """Logits = z Aᵀ/τ: the briefing's anchors are the prototypes, and nobody moves them.
+    """Logits = z Aᵀ/τ: the prototypes are the briefing's anchors, and they are not trained.
 
-    Anchors have unit length and cannot grow as prototypes do, so τ = 0.1 gives the scores a scale
-    at which a softmax can be sure; it is the temperature that recipes with this head train at.
+    Anchors have unit length and cannot grow as prototypes do. τ = 0.1 gives the scores a scale at
+    which a softmax can be confident. Recipes with this head train with the same temperature.
     """
 
     def __init__(self, width: int, classes: int) -> None:

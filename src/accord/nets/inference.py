@@ -1,4 +1,4 @@
-"""A net at work: features and logits of images, in eval mode, batch by batch."""
+"""Inference: features and logits of images, in eval mode, batch by batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVAL_BATCH = 256
 def forward_all(
     net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """(features, logits, labels) of every image, un-augmented, batch by batch, in eval mode."""
+    """(features, logits, labels) of all images, batch by batch, in eval mode, not augmented."""
     net.eval()
     for positions in torch.split(torch.arange(len(data)), EVAL_BATCH):
         with torch.inference_mode():

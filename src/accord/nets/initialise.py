@@ -1,4 +1,4 @@
-"""Weights from a given generator only: nets are built without values, then filled in."""
+"""Initial weights. Nets are built without values and then filled from a given generator alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def materialise(build: Callable[[], M]) -> M:
-    """What `build` builds, on the CPU and without values: `initialise` it or load a state dict.
+    """The module that `build` makes, on the CPU and without values.
 
-    PyTorch's layers draw their weights from global random state when they are made; on the meta
-    device they cannot. Every value is NaN until it is set, so a forgotten one cannot go unnoticed.
+    Set its values with `initialise` or with a state dict. PyTorch's layers draw their weights from
+    the global random state when they are made; on the meta device they draw none. Every value is
+    NaN until it is set, so that a missing value is noticed.
     """
     with torch.device("meta"):
         module = build()
-    # Not `to_empty`: its first call loads half a second's worth of torch's meta functions.
+    # `to_empty` is not used, because its first call needs half a second to load meta functions.
     for part in module.modules():
         for name, parameter in list(part.named_parameters(recurse=False)):
             values = _unset(parameter)
@@ -31,17 +32,18 @@ def materialise(build: Callable[[], M]) -> M:
 
 
 def _unset(tensor: Tensor) -> Tensor:
-    """As large as `tensor`, on the CPU: NaN everywhere, or 0 where numbers are whole."""
+    """A CPU tensor of the shape and type of `tensor`, filled with NaN, or with 0 for integers."""
     value = math.nan if tensor.is_floating_point() else 0
     return torch.full(tensor.shape, value, dtype=tensor.dtype, device="cpu")
 
 
 @torch.no_grad()
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Set every weight of `module`; the same generator state gives the same bits.
+    """Sets every weight of `module`. The same generator state gives exactly the same weights.
 
-    Convolutions: N(0, 2 / fan_out), Kaiming's rule for ReLU. Linear layers: uniform in
-    ±1/√fan_in, weight and bias. Norms: scale 1, shift 0, running mean 0 and variance 1.
+    Convolutions are drawn from N(0, 2 / fan_out), Kaiming's rule for ReLU. Weights and biases of
+    linear layers are uniform in ±1/√fan_in. Norms start with scale 1, shift 0, running mean 0 and
+    running variance 1.
     """
     for part in module.modules():
         if isinstance(part, nn.Conv2d):
@@ -49,9 +51,9 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
         elif isinstance(part, nn.Linear):
             _initialise_linear(part, generator)
         elif isinstance(part, nn.BatchNorm2d | nn.GroupNorm):
-            part.reset_parameters()  # constants only, nothing random
+            part.reset_parameters()  # sets constants and draws nothing
         elif [*part.parameters(recurse=False), *part.buffers(recurse=False)]:
-            raise TypeError(f"no rule to initialise the values of {type(part).__name__}")
+            raise TypeError(f"there is no rule to initialise the values of {type(part).__name__}")
 
 
 def _initialise_conv(conv: nn.Conv2d, generator: torch.Generator) -> None:
@@ -68,8 +70,8 @@ def _initialise_linear(linear: nn.Linear, generator: torch.Generator) -> None:
         linear.bias.copy_(_uniform(linear.bias.shape, bound, generator))
 
 
-# Drawn into a fresh CPU tensor and copied, so that the values do not depend on the device or the
-# memory format of the module.
+# The values are drawn into a new CPU tensor and then copied, so that they do not depend on the
+# device or the memory format of the module.
 
 
 def _normal(shape: torch.Size, generator: torch.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""Encoder + head = the net of a client; or a map of fixed features in the encoder's place."""
+"""The net of a client: an encoder, or a map of fixed features in its place, and a head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accord.nets.maps import FeatureMap, MapConfig
 
 
 class Net(nn.Module):
-    """f = encoder(x), logits = head(f). Built without values: no random numbers are taken."""
+    """f = encoder(x), logits = head(f). It is built without values and draws no random numbers."""
 
     def __init__(self, header: NetHeader, channels: int, classes: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Net(nn.Module):
 
 
 def fresh_net(header: NetHeader, channels: int, classes: int, generator: torch.Generator) -> Net:
-    """A net at its starting point, drawn from `generator` alone."""
+    """A net with initial weights that are drawn from `generator` alone."""
     net = Net(header, channels, classes)
     initialise(net.encoder, generator)
     net.head.initialise(generator)
@@ -44,7 +44,7 @@ def net_with_map(
     values: dict[str, Tensor],
     generator: torch.Generator,
 ) -> Net:
-    """Fixed features with these values, and a head at its starting point."""
+    """A net of fixed features with these values and a head with initial weights."""
     net = Net(header, channels, classes)
     net.encoder.load_state_dict(values)
     net.head.initialise(generator)

@@ -1,4 +1,4 @@
-"""Backbones: images → features. One file per family; the registry finds them."""
+"""Backbones, which map images to features, one file per family. The registry finds them."""
 
 from accord.nets.backbones.base import Encoder, backbones, build_encoder
 

@@ -1,4 +1,4 @@
-"""Backbones by name, and the encoder they all are: images → features, through named stages."""
+"""The registry of backbones and their common class: an encoder made of named stages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from accord.nets.initialise import materialise
 
 
 class Encoder(nn.Module):
-    """Stages in order, then global average pooling: (N, C, H, W) → (N, width).
+    """Stages in order, followed by global average pooling: (N, C, H, W) → (N, width).
 
-    The features are not normalised to length 1; that is the objective's choice.
+    The features are not normalised to length 1; a loss term normalises them if it needs to.
     """
 
     def __init__(self, stages: dict[str, nn.Module], width: int) -> None:

@@ -1,4 +1,4 @@
-"""Four plain convolution blocks, the usual small net of few-shot learning."""
+"""Four plain convolution blocks, a common small net of few-shot learning."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ WIDTH = 64
 
 @backbones.register("conv4")
 def conv4(channels: int, norm: Norm) -> Encoder:
-    """4 × (3×3 convolution, norm, relu, 2×2 max-pool), 64 channels wide."""
+    """4 × (3×3 convolution, norm, ReLU, 2×2 max-pooling), with 64 channels."""
     stages: dict[str, nn.Module] = {}
     for number in range(1, 5):
         stages[f"stage{number}"] = nn.Sequential(
             *conv_norm(channels if number == 1 else WIDTH, WIDTH, 3, norm),
             nn.ReLU(inplace=True),
-            nn.MaxPool2d(2, ceil_mode=True),  # rounded up, so that one pixel stays one pixel
+            nn.MaxPool2d(2, ceil_mode=True),  # rounds up, so that one pixel stays one pixel
         )
     return Encoder(stages, width=WIDTH)

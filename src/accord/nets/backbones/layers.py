@@ -1,4 +1,4 @@
-"""The two layers every backbone is made of: a convolution without bias, and its normalisation."""
+"""The two layers of every backbone: a convolution without bias, and its normalisation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Norm = Literal["batch", "group"]
 
 
 def norm_layer(norm: Norm, channels: int) -> nn.Module:
-    """Batch norm, or group norm, which has no running statistics for a fusion to average."""
+    """Batch norm, or group norm, which has no running statistics that a fusion must average."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     if norm == "group":
@@ -22,10 +22,10 @@ def norm_layer(norm: Norm, channels: int) -> nn.Module:
 
 
 def group_count(channels: int) -> int:
-    """The most groups, at most 32, that divide the channels and hold at least 8 of them each.
+    """The largest number of groups, at most 32, that divides the channels into 8 or more per group.
 
-    Fewer than 8 values say little once an image has shrunk to one pixel: a group of one value
-    would always be 0 there, and a group of two always ±1.
+    When an image has shrunk to one pixel, statistics of fewer than 8 values carry little
+    information: a group of one value would always be 0, and a group of two would always be ±1.
     """
     fits = [n for n in range(1, 33) if channels % n == 0 and channels // n >= 8]
     return max(fits, default=1)
@@ -34,7 +34,7 @@ def group_count(channels: int) -> int:
 def conv_norm(
     inputs: int, outputs: int, kernel: int, norm: Norm, stride: int = 1, groups: int = 1
 ) -> tuple[nn.Conv2d, nn.Module]:
-    """A convolution that keeps the size, up to its stride, and a norm, whose shift is its bias."""
+    """A convolution with padding, and a norm, whose shift takes the place of a bias."""
     conv = nn.Conv2d(
         inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False
     )

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from accord.nets.backbones.base import Encoder, backbones
 from accord.nets.backbones.layers import Norm, conv_norm
 
-# Expansion, output channels, blocks and first stride of each stage: the paper's table 2, but with
-# stride 1 in the stem and in stage 2, as is usual for 32×32 images.
+# Expansion, output channels, blocks and first stride of each stage, as in table 2 of the paper, but
+# with stride 1 in the stem and in stage 2, as is usual for 32×32 images.
 STAGES = (
     (1, 16, 1, 1),
     (6, 24, 2, 1),
@@ -21,7 +21,7 @@ STAGES = (
 
 
 class InvertedResidual(nn.Module):
-    """1×1 up by `expansion`, 3×3 per channel, 1×1 down; added to x where the shape stays."""
+    """1×1 convolution that expands, 3×3 depthwise, 1×1 that reduces; plus x if shapes are equal."""
 
     def __init__(self, inputs: int, outputs: int, expansion: int, stride: int, norm: Norm) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from accord.nets.backbones.layers import Norm, conv_norm
 
 
 class Residual(nn.Module):
-    """relu(body(x) + shortcut(x)); the shortcut is a 1×1 convolution where the shape changes."""
+    """relu(body(x) + shortcut(x)); the shortcut is a 1×1 convolution if the shape changes."""
 
     def __init__(
         self, body: nn.Sequential, inputs: int, outputs: int, stride: int, norm: Norm
@@ -29,7 +29,7 @@ class Residual(nn.Module):
 
 
 def basic(inputs: int, outputs: int, stride: int, norm: Norm) -> Residual:
-    """Two 3×3 convolutions."""
+    """A block of two 3×3 convolutions."""
     body = nn.Sequential(
         *conv_norm(inputs, outputs, 3, norm, stride),
         nn.ReLU(inplace=True),
@@ -39,7 +39,7 @@ def basic(inputs: int, outputs: int, stride: int, norm: Norm) -> Residual:
 
 
 def bottleneck(inputs: int, outputs: int, stride: int, norm: Norm) -> Residual:
-    """1×1 down to a quarter of the outputs, 3×3, 1×1 up again."""
+    """A block that reduces to a quarter of the outputs (1×1), convolves (3×3) and expands (1×1)."""
     narrow = outputs // 4
     body = nn.Sequential(
         *conv_norm(inputs, narrow, 1, norm),
@@ -57,7 +57,7 @@ Block = Callable[[int, int, int, Norm], Residual]
 def _resnet(
     block: Block, stem: int, widths: Sequence[int], depths: Sequence[int], channels: int, norm: Norm
 ) -> Encoder:
-    """A stem and one stage per width; every stage but the first halves the image."""
+    """A stem and one stage per width; every stage except the first halves the image side."""
     first = (*conv_norm(channels, stem, 3, norm), nn.ReLU(inplace=True))
     stages: dict[str, nn.Module] = {"stem": nn.Sequential(*first)}
     inputs = stem
@@ -71,7 +71,7 @@ def _resnet(
 
 @backbones.register("resnet10")
 def resnet10(channels: int, norm: Norm) -> Encoder:
-    """One basic block per stage and a quarter of the usual widths: small enough for a laptop."""
+    """A ResNet with one basic block per stage and a quarter of the usual widths, for laptops."""
     return _resnet(basic, 16, (16, 32, 64, 128), (1, 1, 1, 1), channels, norm)
 
 

@@ -1,4 +1,4 @@
-"""Fixed features φ: registered blocks, and the map that is made of them."""
+"""Fixed features φ: registered blocks, and the map that consists of them."""
 
 from accord.nets.maps.base import Block, Origins, blocks
 from accord.nets.maps.feature_map import FeatureMap, MapConfig, draw_map, made_up

@@ -1,4 +1,4 @@
-"""Blocks of fixed features: what a map can be made of, and what the server draws it from."""
+"""The interface of a block of fixed features, and the inputs from which the server draws it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from accord.nets.settings import NetConfig
 
 @dataclass(frozen=True)
 class Origins:
-    """What a server has when it draws the values of a map."""
+    """The inputs from which the server draws the values of a map."""
 
     seed: int
     public: ImageSet  # may be empty
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    teachers: tuple[dict[str, Tensor], ...] = ()  # weights of encoders trained on them
+    teachers: tuple[dict[str, Tensor], ...] = ()  # weights of encoders trained on the public images
 
     def images(self, positions: Tensor) -> Tensor:
-        """Public images as nets see them."""
+        """Public images, normalised as nets expect them."""
         return normalise(self.public.batch(positions), self.mean, self.std)
 
 
 class BlockModule(nn.Module, ABC):
-    """Images (N, C, H, W), normalised → (N, width); an image's features depend on no other's."""
+    """Normalised images (N, C, H, W) → features (N, width), computed for each image separately."""
 
     width: int
 
@@ -42,20 +42,20 @@ class BlockModule(nn.Module, ABC):
 
 
 class Block(Config, ABC):
-    """The parameters of some fixed features."""
+    """The parameters of a block of fixed features."""
 
-    weight: float = Field(1.0, gt=0, description="times its features, beside other blocks")
+    weight: float = Field(1.0, gt=0, description="factor of this block's features")
 
     @abstractmethod
     def build(self, channels: int) -> BlockModule:
-        """The block without values."""
+        """The module of the block, without values."""
 
     @abstractmethod
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
-        """Its values: the same for the same origins, and others for the next block of its kind."""
+        """The block's values, which depend on `origins` and on its `index` in the map alone."""
 
     def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
-        """With all that a client needs to build it, for such a net and images of such a side."""
+        """A copy with all settings that a client needs, for this net and this image side."""
         return self
 
     @property
@@ -64,7 +64,7 @@ class Block(Config, ABC):
 
     @property
     def asks_teachers(self) -> int:
-        """How many nets the server has to train for it."""
+        """The number of nets that the server must train for this block."""
         return 0
 
 
@@ -72,13 +72,13 @@ blocks: Registry[type[Block]] = Registry("block", "accord.nets.maps")
 
 
 def pooling(height: int, width: int, cells: int) -> Tensor:
-    """(H·W, cells²): each column averages one window of a grid."""
+    """(H·W, cells²): a matrix whose columns each average one window of a grid."""
     down, across = (_windows(side, cells) for side in (height, width))
     return torch.einsum("ia,jb->ijab", down, across).reshape(height * width, cells * cells)
 
 
 def _windows(side: int, cells: int) -> Tensor:
-    """(side, cells): half-overlapping windows from one edge to the other."""
+    """(side, cells): windows from one edge to the other that overlap by half."""
     size = max(1, 2 * side // (cells + 1))
     columns = torch.zeros(side, cells)
     for cell in range(cells):

@@ -1,8 +1,8 @@
-"""Made-up pictures with the statistics of natural ones: leaves that fall on each other.
+"""Synthetic images with the statistics of natural images: the dead leaves model.
 
-Sizes follow a power law and leaves hide what is below them, which gives edges at every scale and
-spectra like those of photographs (Lee, Mumford and Huang, 2001). Nobody's images are needed, and
-one seed gives everybody the same pictures.
+An image is made of shapes ("leaves") that cover each other. Their sizes follow a power law. This
+gives edges at every scale and spectra like those of photographs (Lee, Mumford and Huang, 2001). No
+real images are needed, and one seed gives all clients the same images.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from torch.nn import functional as F
 
 from accord.core.randomness import numpy_generator
 
-LEAVES = 60  # on each picture
-STEEP = 1.5  # exponent of the law of sizes
+LEAVES = 60  # leaves per image
+STEEP = 1.5  # exponent of the power law of sizes
 LARGEST = 20.0
 
 
 def leaf_pictures(count: int, side: int, channels: int, seed: int) -> Tensor:
-    """(count, channels, side, side), every channel of mean 0 and spread 1."""
+    """(count, channels, side, side); every channel has mean 0 and standard deviation 1."""
     draws = numpy_generator(seed, "leaves")
     pictures = np.stack([_picture(side, draws) for _ in range(count)])
     x = torch.from_numpy(pictures).permute(0, 3, 1, 2)
     blurred = F.avg_pool2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), 3, 1)
-    x = (x + blurred) / 2  # a lens is never perfectly sharp
+    x = (x + blurred) / 2  # photographs are slightly blurred
     x = x if channels == 3 else x.mean(dim=1, keepdim=True).expand(-1, channels, -1, -1)
     return (x - x.mean(dim=(0, 2, 3), keepdim=True)) / x.std(dim=(0, 2, 3), keepdim=True)
 
@@ -33,7 +33,7 @@ def leaf_pictures(count: int, side: int, channels: int, seed: int) -> Tensor:
 def _picture(
     side: int, draws: np.random.Generator
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """(side, side, 3), values from 0 to 1."""
+    """An image (side, side, 3) with values from 0 to 1."""
     y, x = np.mgrid[:side, :side].astype(np.float32)
     picture = np.full((side, side, 3), draws.uniform(), dtype=np.float32)
     for _ in range(LEAVES):
@@ -47,7 +47,7 @@ def _picture(
         else:
             covered = (np.abs(along) < radius) & (np.abs(across) < thin * radius)
         colour = draws.uniform() + draws.normal(0, 0.12, 3)
-        shade = draws.normal(0, 0.004, 2)  # light falls from somewhere
+        shade = draws.normal(0, 0.004, 2)  # a gradient, like that of light from one side
         lit = colour + ((x - cx) * shade[0] + (y - cy) * shade[1])[..., None]
         picture[covered] = lit[covered]
     return np.clip(picture, 0, 1)

@@ -1,4 +1,4 @@
-"""Frozen encoders as fixed features: the server's teacher, or one of a model that somebody kept."""
+"""Frozen encoders as fixed features: the server's teachers, or an encoder of a saved model."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from accord.nets.settings import NetConfig
 class Stages(Block):
     """The last stages of an encoder, each averaged over a grid of windows."""
 
-    stages: int = Field(2, ge=1, description="how many of its last stages")
-    grid: int = Field(4, ge=1, description="windows along a side, half overlapping")
-    backbone: str | None = Field(None, description="found out, not asked for")
-    norm: Norm | None = Field(None, description="found out, not asked for")
+    stages: int = Field(2, ge=1, description="number of last stages of the encoder that are used")
+    grid: int = Field(4, ge=1, description="number of windows along a side; they overlap by half")
+    backbone: str | None = Field(None, description="is set automatically; do not set it")
+    norm: Norm | None = Field(None, description="is set automatically; do not set it")
 
     def build(self, channels: int) -> StageModule:
         if self.backbone is None or self.norm is None:
-            raise ValueError("the encoder's kind is not known yet")
+            raise ValueError("the encoder's backbone and norm are not known yet")
         encoders = [build_encoder(self.backbone, channels, self.norm) for _ in range(self.encoders)]
         return StageModule(self, encoders, channels)
 
     @property
     def encoders(self) -> int:
-        """How many, side by side."""
+        """The number of encoders whose features are concatenated."""
         return 1
 
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:  # noqa: ARG002
@@ -50,12 +50,12 @@ class Stages(Block):
         return {**weights, "scale": scale, "shift": shift}
 
     def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
-        """(scale, shift): from the study's normalised images to those the encoder knows."""
+        """(scale, shift) from the study's normalisation of images to that of the encoder."""
         return torch.ones(len(origins.mean)), torch.zeros(len(origins.mean))
 
     @abstractmethod
     def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
-        """Of each encoder."""
+        """The weights of each encoder."""
 
 
 class StageModule(BlockModule):
@@ -73,12 +73,12 @@ class StageModule(BlockModule):
         if config.stages > len(maps):
             raise AccordError(
                 f"the encoder {config.backbone} has {len(maps)} stages; found stages: "
-                f"{config.stages}. Ask for fewer."
+                f"{config.stages}. Use fewer stages."
             )
         each = sum(one.shape[1] for one in maps[-config.stages :]) * config.grid**2
         self.width = len(encoders) * each
 
-    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - frozen is frozen
+    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - always in eval mode
         return super().train(False)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class StageModule(BlockModule):
         return encoder.forward_stages(images)[-self.config.stages :]
 
     def _pooled(self, features: Tensor) -> Tensor:
-        # A map smaller than the grid is read more than once rather than left out.
+        # A feature map smaller than the grid is enlarged, so that every window has a value.
         side = max(self.config.grid, *features.shape[2:])
         if (side, side) != tuple(features.shape[2:]):
             features = F.interpolate(features, size=(side, side), mode="nearest")
@@ -104,9 +104,11 @@ class StageModule(BlockModule):
 
 @blocks.register("teacher")
 class Teacher(Stages):
-    """Stages of the server's teachers: the clients' net, trained on the public images."""
+    """Stages of the server's teachers: nets like the clients', trained on the public images."""
 
-    teachers: int = Field(1, ge=1, description="nets that differ in their batches, side by side")
+    teachers: int = Field(
+        1, ge=1, description="number of teachers; they differ in their training batches"
+    )
 
     @property
     def needs_public(self) -> bool:
@@ -125,7 +127,7 @@ class Teacher(Stages):
 
     def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
         if len(origins.teachers) < self.teachers:
-            raise ValueError(f"there are {len(origins.teachers)} teachers, not {self.teachers}")
+            raise ValueError(f"expected {self.teachers} teachers; found {len(origins.teachers)}")
         return origins.teachers[: self.teachers]
 
 
@@ -133,13 +135,13 @@ class Teacher(Stages):
 class Kept(Stages):
     """Stages of an encoder in a model that `accord fuse --save` wrote."""
 
-    model: str = Field(description="the model's folder")
-    net: int = Field(0, ge=0, description="which of its nets")
-    digest: str = Field("", description="found out, not asked for")
+    model: str = Field(description="folder of the saved model")
+    net: int = Field(0, ge=0, description="index of the net in the model, counted from 0")
+    digest: str = Field("", description="is set automatically; do not set it")
 
     @model_validator(mode="after")
     def _found_out(self) -> Self:
-        """Looks into the model once; a briefing has all of it, and a client needs no file."""
+        """Reads the model once. A briefing holds all values, so a client does not need the file."""
         if not self.digest:
             found = self._load()
             object.__setattr__(self, "backbone", found.header.net.backbone)
@@ -151,7 +153,8 @@ class Kept(Stages):
         found = SavedModel.load(Path(self.model))
         if found.header.net.map is not None:
             raise AccordError(
-                f"encoder: {self.model} is a closed form and has no encoder. Use its map instead."
+                f"encoder: the model {self.model} is a closed form and has no encoder. Use its map "
+                "instead."
             )
         if self.net >= found.header.nets:
             raise AccordError(
@@ -170,8 +173,8 @@ class Kept(Stages):
         found = self._load().header.channels
         if found != channels:
             raise AccordError(
-                f"encoder: {self.model} is for images of {found} channels; the study's have "
-                f"{channels}. Set data.image.channels, or choose another model."
+                f"encoder: the model {self.model} is for images with {found} channels; the images "
+                f"of the study have {channels}. Set data.image.channels, or choose another model."
             )
         return super().draw(channels, origins, index)
 
@@ -187,8 +190,8 @@ class Kept(Stages):
         weights = self._weights(self._load())
         if _digest(weights) != self.digest:
             raise AccordError(
-                f"{self.model} is not the model it was when this study began. Put that one back, "
-                "or begin another record with --out."
+                f"{self.model} is not the model it was when this study began. Restore the earlier "
+                "model, or start a new record with --out."
             )
         return [weights]
 

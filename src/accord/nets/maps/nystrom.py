@@ -1,4 +1,4 @@
-"""A Gaussian kernel in finitely many dimensions (Williams and Seeger, 2001)."""
+"""Nyström features of a Gaussian kernel (Williams and Seeger, 2001)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from torch import Tensor, nn
 
 from accord.core.errors import AccordError
 
-JITTER = 1e-6  # on the kernel's diagonal: landmarks may be alike
-FAINT = 1e-4  # of its block's largest spread: a feature that hardly changes in public says nothing
+JITTER = 1e-6  # added to the kernel's diagonal, because landmarks may be equal
+FAINT = 1e-4  # a feature with less than this share of its block's largest std is ignored
 
 
 class Nystrom(nn.Module):
     """φ = L⁻¹(k(a) − k̄), k_j(a) = exp(−γ‖a − l_j‖²), K_mm = LLᵀ over the landmarks l.
 
-    a are features standardised by public statistics, scaled so that two images are at a mean
-    squared distance of 1. ⟨φ(x), φ(y)⟩ is then the kernel, as far as the landmarks tell.
+    a are features, standardised with the statistics of the public images and scaled so that the
+    mean squared distance of two images is 1. ⟨φ(x), φ(y)⟩ then approximates the centred kernel.
     """
 
     centre: Tensor
     scale: Tensor
     landmarks: Tensor
-    lengths: Tensor  # ‖l_j‖², which every image's distances need
+    lengths: Tensor  # ‖l_j‖², which is needed for every distance
     whiten: Tensor
     shift: Tensor
 
@@ -47,7 +47,7 @@ class Nystrom(nn.Module):
 
 
 def gaussian(a: Tensor, b: Tensor, lengths: Tensor, gamma: float) -> Tensor:
-    """(N, M): exp(−γ‖a_i − b_j‖²); `lengths` are ‖b_j‖²."""
+    """The matrix exp(−γ‖a_i − b_j‖²), (N, M); `lengths` are ‖b_j‖²."""
     products = torch.addmm(lengths, a, b.T, alpha=-2)
     distances = products.add_(a.square().sum(dim=1, keepdim=True)).clamp_(min=0)
     return distances.mul_(-gamma).exp_()
@@ -61,29 +61,29 @@ def draw_nystrom(
     draws: torch.Generator,
     widths: Sequence[int] | None = None,
 ) -> dict[str, Tensor]:
-    """The values of a `Nystrom`, from features of all public images.
+    """The values of a `Nystrom`, computed from the features of all public images.
 
-    `weights` (inputs): how much each feature counts, once standardised. `widths`: of the blocks
-    that stand side by side in `features`; without, they are one.
+    `weights` (inputs) multiply the standardised features. `widths` are the widths of the blocks
+    that are concatenated in `features`; without them there is one block.
     """
     widths = list(widths or [features.shape[1]])
     if landmarks > len(features):
         raise AccordError(
-            f"map.landmarks: expected at most the {len(features)} public images there are; found "
-            f"{landmarks}. Ask for fewer, or set a larger data.public."
+            f"map.landmarks: expected at most the {len(features)} public images; found "
+            f"{landmarks}. Use fewer landmarks, or set a larger data.public."
         )
     spread, centre = torch.std_mean(features.double(), dim=0)
-    # Within a block: how blocks compare is for their weights to say.
+    # The largest standard deviation is taken within each block: weights set the scale of blocks.
     usual_of_block = torch.cat([one.max().expand(len(one)) for one in torch.split(spread, widths)])
     changes = spread > FAINT * usual_of_block
     if not bool(changes.any()):
         raise AccordError(
-            "map.landmarks: the public images all look alike, so there is no distance to measure "
-            "by. Use other public images, or landmarks: 0."
+            "map.landmarks: the public images all look alike, so their distances are 0. Use other "
+            "public images, or set landmarks to 0."
         )
     scale = torch.where(changes, weights.double() / spread, 0.0)
     a = (features.double() - centre) * scale
-    usual = (2 * a.var(dim=0).sum()).sqrt()  # √ of the mean squared distance of two images
+    usual = (2 * a.var(dim=0).sum()).sqrt()  # the root mean squared distance of two images
     a, scale = a / usual, scale / usual
     chosen = a[torch.randperm(len(a), generator=draws)[:landmarks]]
     lengths = chosen.square().sum(dim=1)

@@ -1,8 +1,9 @@
-"""Whitened patches (Coates and Ng, 2011): a dictionary that nobody trains.
+"""Whitened patches (Coates and Ng, 2011): features from a dictionary that is not trained.
 
-Every k×k patch p of an image is brought to mean 0 and spread 1, whitened, and compared with a
-dictionary D of other such patches; what exceeds a threshold, on either side, is averaged over a
-grid of windows. All of it but the threshold is linear, so it takes two matrix products.
+Every k×k patch p of an image is normalised to mean 0 and standard deviation 1, whitened, and
+multiplied with a dictionary D of other such patches. Values above a threshold t, and values below
+−t, are averaged over a grid of windows. Only the threshold is not linear, so that two matrix
+products are enough.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from accord.nets.maps.base import Block, BlockModule, Origins, blocks, pooling
 from accord.nets.maps.dead_leaves import leaf_pictures
 from accord.nets.settings import NetConfig
 
-FLOOR = 2.5e-3  # of a patch's variance, (10/255²) in units of a usual spread: noise is no contrast
-SAMPLE = 60_000  # patches to whiten by
-PICTURES, SIDE = 400, 32  # made-up pictures they are taken from
-AT_ONCE = 2**21  # responses in memory at a time: they should stay near the processor
+FLOOR = 2.5e-3  # added to a patch's variance against noise: 10/255² over a usual variance
+SAMPLE = 60_000  # number of patches from which the whitening is computed
+PICTURES, SIDE = 400, 32  # number and side of the images from which these patches are taken
+AT_ONCE = 2**21  # number of responses in memory at a time, so that they fit into the cache
 
 
 @blocks.register("patches")
@@ -31,14 +32,16 @@ class Patches(Block):
     """φ = grid means of max(0, r − t) and max(0, −r − t), r = D·whitened(p) for every patch p."""
 
     size: int = Field(
-        6, ge=1, description="k, of k×k patches; at most two thirds of an image's side"
+        6, ge=1, description="k of the k×k patches; at most two thirds of an image's side"
     )
-    count: int = Field(400, ge=1, le=SAMPLE // 4, description="rows of the dictionary D")
-    grid: int = Field(2, ge=1, description="windows along a side, half overlapping")
-    threshold: float = Field(0.5, ge=0, description="t")
-    whitening: float = Field(0.1, gt=0, description="ε: (cov + ε)^(−1/2)")
+    count: int = Field(400, ge=1, le=SAMPLE // 4, description="number of rows of the dictionary D")
+    grid: int = Field(2, ge=1, description="number of windows along a side; they overlap by half")
+    threshold: float = Field(0.5, ge=0, description="t, the threshold of the responses")
+    whitening: float = Field(0.1, gt=0, description="ε of the whitening (cov + ε)^(−1/2)")
     source: Literal["synthetic", "public"] = Field(
-        "synthetic", description="where D is from: made-up pictures, the same for a seed; or public"
+        "synthetic",
+        description="images from which D is taken: synthetic ones, which the seed determines, or "
+        "the public images",
     )
 
     @property
@@ -49,7 +52,7 @@ class Patches(Block):
         return PatchModule(self, channels)
 
     def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
-        """Patches of tiny images are smaller, so that there is more than one place for them."""
+        """A copy with smaller patches for tiny images, so that a patch has several positions."""
         return self.model_copy(update={"size": min(self.size, max(1, 2 * side // 3))})
 
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
@@ -63,18 +66,18 @@ class Patches(Block):
         mean = p.mean(dim=0)
         whiten = _inverse_root((p - mean).T @ (p - mean) / len(p), self.whitening)
         rows = (p - mean) @ whiten
-        # A patch with hardly any contrast, whitened, is noise.
+        # A whitened patch with very little contrast is noise.
         length = rows.norm(dim=1)
         rows = rows[length > 0.3 * length.median()]
         if len(rows) < self.count:
             raise AccordError(
                 f"patches: expected {self.count} patches with some contrast for the dictionary; "
-                f"found {len(rows)} among {SAMPLE:,}. Make `size` larger"
-                f"{', or `count` smaller' if len(rows) else ''}."
+                f"found {len(rows)} among {SAMPLE:,}. Use a larger `size`"
+                f"{', or a smaller `count`' if len(rows) else ''}."
             )
         chosen = rows[torch.randperm(len(rows), generator=draws)[: self.count]]
         dictionary = F.normalize(chosen, dim=1) @ whiten
-        # Rows of centred patches sum to 0, whitened too: a patch need not be centred to meet them.
+        # Dictionary rows sum to 0, also after whitening, so a patch need not be centred first.
         return {"dictionary": dictionary.float(), "offset": (dictionary @ mean).float()}
 
 
@@ -94,8 +97,8 @@ class PatchModule(BlockModule):
         height, width = (side - self.config.size + 1 for side in images.shape[2:])
         if min(height, width) < 1:
             raise AccordError(
-                f"patches: expected a size of at most {min(images.shape[2:])}, as the images are; "
-                f"found {self.config.size}."
+                f"patches: expected a size of at most {min(images.shape[2:])}, the side of the "
+                f"images; found {self.config.size}."
             )
         pool = pooling(height, width, self.config.grid).to(images)
         if torch.compiler.is_compiling():
@@ -106,24 +109,24 @@ class PatchModule(BlockModule):
     def _some(self, images: Tensor, pool: Tensor) -> Tensor:
         dictionary, t = self.dictionary.expand(images.shape[0], -1, -1), self.config.threshold
         r = torch.baddbmm(-self.offset[:, None], dictionary, self._patches(images))
-        # Windows average, and so t may be taken away after them: max(0, r − t) = max(r, t) − t.
+        # max(0, r − t) = max(r, t) − t, and t can be subtracted after the windows are averaged.
         above = torch.matmul(r.clamp(min=t), pool) - t
         below = torch.matmul(r.clamp_(max=-t), pool) + t
         return torch.cat([above, -below], dim=1).flatten(1)
 
     def _patches(self, images: Tensor) -> Tensor:
-        """(N, k²C, places): every patch, of spread 1."""
+        """(N, k²C, positions): every patch, scaled to standard deviation 1."""
         size, contrast = self.config.size, self._contrast(images)
         if torch.compiler.is_compiling():
             return F.unfold(images, size) * contrast.flatten(2)
-        # The same in one pass over memory.
+        # This computes the same in one pass over the memory.
         windows = images.unfold(2, size, 1).unfold(3, size, 1).permute(0, 1, 4, 5, 2, 3)
         p = torch.empty(windows.shape, dtype=images.dtype, device=images.device)
         torch.mul(windows, contrast[:, :, None, None], out=p)
         return p.flatten(1, 3).flatten(2)
 
     def _contrast(self, images: Tensor) -> Tensor:
-        """(N, 1, height, width): 1/√(variance + floor) of every patch, by running means."""
+        """(N, 1, height, width): 1/√(variance + FLOOR) of every patch, from running means."""
         down, across = (_running(side, self.config.size).to(images) for side in images.shape[2:])
         mean = down @ images.mean(dim=1, keepdim=True) @ across.T
         square = down @ images.square().mean(dim=1, keepdim=True) @ across.T
@@ -132,18 +135,18 @@ class PatchModule(BlockModule):
 
 
 def _running(side: int, size: int) -> Tensor:
-    """(side − size + 1, side): each row averages the next `size` of its neighbours."""
+    """(side − size + 1, side): a matrix whose row i averages the `size` values from i on."""
     return torch.ones(side - size + 1, side).triu().tril(size - 1) / size
 
 
 def contrast_normalised(p: Tensor) -> Tensor:
-    """Each row with mean 0 and spread 1, faint ones with less."""
+    """Rows scaled to mean 0 and standard deviation 1; rows with little contrast get less than 1."""
     centred = p - p.mean(dim=1, keepdim=True)
     return centred / (centred.square().mean(dim=1, keepdim=True) + FLOOR).sqrt()
 
 
 def _sampled(pictures: Tensor, size: int, draws: torch.Generator) -> Tensor:
-    """(SAMPLE, k²C): patches from random places, in float64."""
+    """(SAMPLE, k²C): patches from random positions, in float64."""
     p = F.unfold(pictures, size)
     picture = torch.randint(p.shape[0], (SAMPLE,), generator=draws)
     place = torch.randint(p.shape[2], (SAMPLE,), generator=draws)
