@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,17 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 from torch.nn import functional as F
 
-import accord
 from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.data.imageset import ImageSet
-from accord.model.predictor import Predictor
-from accord.nets.backbones.base import Encoder, build_encoder
-from accord.nets.initialise import initialise
 from accord.nets.maps import FeatureMap, MapConfig, Origins, draw_map, patches
 from accord.nets.maps.encoders import StageModule
 from accord.nets.maps.patches import Patches
-from accord.nets.net import loaded_net
 from accord.nets.settings import NetConfig
+from nets.maps.support import PUBLIC, SMALL, TEACHER, at, drawn, noise, origins, teacher
 from tests_support import digits
-
-SMALL = {"use": "patches", "size": 3, "count": 4, "grid": 3}
-PUBLIC = {**SMALL, "source": "public"}
-TEACHER = {"use": "teacher", "backbone": "conv4", "norm": "batch", "stages": 2, "grid": 4}
 
 
 @pytest.fixture(autouse=True)
@@ -39,52 +29,9 @@ def _few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patches, "SAMPLE", 1_000)
 
 
-def noise(*shape: int, seed: int = 7) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-@cache
-def teacher(backbone: str = "conv4", channels: int = 1) -> Encoder:
-    """With statistics of its own, as after training."""
-    encoder = build_encoder(backbone, channels, "batch")
-    initialise(encoder, torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        encoder.train()(noise(16, channels, 16, 16))
-    return encoder.eval()
-
-
-def origins(
-    seed: int = 0, *, channels: int = 1, side: int = 8, public: int = 40, backbone: str = "conv4"
-) -> Origins:
-    """Digits, in as many channels and pixels as asked for."""
-    images, labels = digits()
-    images = np.repeat(images[:public], channels, axis=3)
-    images = images.repeat(side // 8, axis=1).repeat(side // 8, axis=2)
-    return Origins(
-        seed,
-        ImageSet(images, np.arange(public), labels[:public]),
-        (0.3,) * channels,
-        (0.35,) * channels,
-        (dict(teacher(backbone, channels).state_dict()),),
-    )
-
-
-def drawn(config: MapConfig, source: Origins | None = None, channels: int = 1) -> FeatureMap:
-    found = FeatureMap(config, channels).eval()
-    found.load_state_dict(draw_map(config, channels, source or origins(channels=channels)))
-    return found
-
-
-def at(found: FeatureMap, images: Tensor) -> Tensor:
-    with torch.inference_mode():
-        features: Tensor = found(images)
-    return features
-
-
 # --- blocks side by side -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize(
     ("blocks", "landmarks", "width"),
     [
@@ -99,13 +46,13 @@ def at(found: FeatureMap, images: Tensor) -> Tensor:
     ],
 )
 def test_the_width_is_that_of_the_features(
-    blocks: list[dict[str, Any]], landmarks: int, width: int, mirror: bool
+    blocks: list[dict[str, Any]], landmarks: int, width: int
 ) -> None:
-    found = drawn(MapConfig(blocks=blocks, landmarks=landmarks, mirror=mirror))
-    for shape in ((8, 8), (16, 12)):
+    for mirror, shape in product((False, True), ((8, 8), (16, 12))):
+        found = drawn(MapConfig(blocks=blocks, landmarks=landmarks, mirror=mirror))
         features = at(found, noise(3, 1, *shape))
-        assert features.shape == (3, found.width) == (3, width)
-        assert features.isfinite().all()
+        assert features.shape == (3, found.width) == (3, width), (mirror, shape)
+        assert features.isfinite().all(), (mirror, shape)
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3])
@@ -324,87 +271,3 @@ def test_mirror_images_count_where_the_dataset_allows_flips_unless_told(flips: b
 def test_a_map_says_what_it_needs(config: MapConfig, public: bool, teachers: int) -> None:
     assert config.needs_public is public
     assert config.teachers == teachers
-
-
-# --- an encoder that somebody kept ---------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The nets of two clients, as `accord fuse --save` keeps them."""
-    folder = tmp_path_factory.mktemp("kept")
-    study = {
-        "name": "kept",
-        "data": {"name": "digits", "train_limit": 60, "test_limit": 20},
-        "partition": {"scheme": "iid", "clients": 2},
-        "net": {"backbone": "conv4"},
-        "budget": {"epochs": 1, "batch": 32},
-        "recipes": ["ce-ensemble"],
-        "bounds": False,
-    }
-    accord.run(study, out=folder / "run", workers=1, quiet=True)
-    accord.fuse(folder / "run", ["outputs"], workers=1, quiet=True, save=folder / "model")
-    return folder / "model"
-
-
-@pytest.fixture
-def model(made: Path, tmp_path: Path) -> Path:
-    shutil.copytree(made, tmp_path / "model")
-    return tmp_path / "model"
-
-
-def kept(model: Path, **parameters: Any) -> MapConfig:
-    spec = {"use": "encoder", "model": str(model), "stages": 1, "grid": 1, **parameters}
-    return MapConfig(blocks=[spec])
-
-
-@pytest.mark.parametrize("net", [0, 1])
-def test_a_kept_encoder_gives_the_features_it_gave(model: Path, net: int) -> None:
-    config = kept(model, net=net)
-    assert config.blocks[0]["backbone"] == "conv4"
-    assert config.blocks[0]["norm"] == "batch"
-    assert config.blocks[0]["digest"]
-    assert not config.needs_public
-    found = drawn(config)
-    predictor = Predictor.load(model)
-    own = loaded_net(predictor.header.net, 1, 10, predictor.weights(net)).eval()
-    images = noise(3, 1, 8, 8)
-    # The study normalises otherwise than the encoder was used to: it must see what it knows.
-    raw = images * 0.35 + 0.3
-    with torch.inference_mode():
-        expected = own.encoder((raw - predictor.header.mean[0]) / predictor.header.std[0])
-    torch.testing.assert_close(at(found, images), expected, rtol=1e-4, atol=1e-5)
-    other = drawn(kept(model, net=1 - net))
-    assert (at(other, images) - expected).abs().max() > 0.01
-
-
-def test_a_client_needs_no_file_of_it(model: Path) -> None:
-    config = kept(model)
-    values, told = draw_map(config, 1, origins()), config.model_dump(mode="json")
-    shutil.rmtree(model)
-    found = FeatureMap(MapConfig.model_validate(told), 1).eval()
-    found.load_state_dict(values)
-    assert at(found, noise(2, 1, 8, 8)).isfinite().all()
-
-
-def test_another_model_in_its_place_is_refused(model: Path) -> None:
-    told = kept(model).model_dump(mode="json")
-    path = model / "net-0.safetensors"
-    weights = load_file(path)
-    first = next(name for name in sorted(weights) if name.endswith("weight"))
-    changed = weights[first].clone()
-    changed.view(-1)[0] += 1e-3
-    save_file(weights | {first: changed}, path)
-    with pytest.raises(AccordError, match="is not the model it was"):
-        draw_map(MapConfig.model_validate(told), 1, origins())
-    assert kept(model).blocks[0]["digest"] != told["blocks"][0]["digest"]
-
-
-def test_a_net_that_it_has_not_is_refused(model: Path) -> None:
-    with pytest.raises(AccordError, match="has 2 nets, counted from 0; found net: 2"):
-        kept(model, net=2)
-
-
-def test_an_encoder_for_other_images_is_refused(model: Path) -> None:
-    with pytest.raises(AccordError, match="channel"):
-        draw_map(kept(model), 3, origins(channels=3))

@@ -18,6 +18,7 @@ from accord.nets.maps.base import Origins, pooling
 from accord.nets.maps.dead_leaves import leaf_pictures
 from accord.nets.maps.patches import Patches, PatchModule, contrast_normalised
 from closed_forms import Floats, Ints
+from core.cases import case
 from tests_support import digits
 
 # (channels, height, width, k): grey and colour, square and not.
@@ -120,11 +121,16 @@ def windows(side: int, cells: int) -> list[Ints]:
     return [window.nonzero().flatten().numpy() for window in along.T]
 
 
-@pytest.mark.parametrize("grid", [1, 3])
 @pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
 def test_features_are_what_the_docstring_says(
-    channels: int, height: int, width: int, size: int, grid: int
+    channels: int, height: int, width: int, size: int
 ) -> None:
+    for grid in (1, 3):
+        with case(grid):
+            assert_literal(channels, height, width, size, grid)
+
+
+def assert_literal(channels: int, height: int, width: int, size: int, grid: int) -> None:
     module = drawn(channels, nobodys(channels, 4), size=size, grid=grid)
     pictures = leaf_pictures(patches.PICTURES, patches.SIDE, channels, 4)
     slow = Literal(module.config, pictures, torch_generator(4, "patches", 0))
@@ -174,20 +180,16 @@ def test_contrast_is_taken_from_each_row() -> None:
 # --- properties --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at_once", [1, 2_000, 2**30])
 @pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
 def test_chunks_do_not_change_values(
-    monkeypatch: pytest.MonkeyPatch,
-    channels: int,
-    height: int,
-    width: int,
-    size: int,
-    at_once: int,
+    monkeypatch: pytest.MonkeyPatch, channels: int, height: int, width: int, size: int
 ) -> None:
     module, images = drawn(channels, size=size), noise(5, channels, height, width)
     whole = module(images)
-    monkeypatch.setattr(patches, "AT_ONCE", at_once)
-    torch.testing.assert_close(module(images), whole, rtol=1e-5, atol=1e-6)
+    for at_once in (1, 2_000, 2**30):
+        monkeypatch.setattr(patches, "AT_ONCE", at_once)
+        with case(at_once):
+            torch.testing.assert_close(module(images), whole, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
@@ -210,18 +212,19 @@ def test_brightness_does_not_count_and_contrast_hardly(
     torch.testing.assert_close(module(2 * images), found, rtol=0, atol=0.05)
 
 
-@pytest.mark.parametrize("value", [0.0, 1.7, -300.0])
 @pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
 def test_a_constant_image_is_the_patch_without_contrast(
-    channels: int, height: int, width: int, size: int, value: float
+    channels: int, height: int, width: int, size: int
 ) -> None:
     module = drawn(channels, size=size, threshold=0.01)
-    found = module(torch.full((1, channels, height, width), value))
     r = -module.offset[:, None].expand(-1, 9)
     expected = torch.cat([(r - 0.01).relu(), (-r - 0.01).relu()]).reshape(1, -1)
     assert expected.any()
-    # Rows of D add up to 0 but for rounding, which a large value shows.
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4 * max(1, abs(value)))
+    for value in (0.0, 1.7, -300.0):
+        found = module(torch.full((1, channels, height, width), value))
+        # Rows of D add up to 0 but for rounding, which a large value shows.
+        with case(value):
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-4 * max(1, abs(value)))
 
 
 @pytest.mark.parametrize("source", ["synthetic", "public"])

@@ -1,0 +1,80 @@
+"""An encoder that somebody kept, as fixed features."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from accord.core.errors import AccordError
+from accord.model.predictor import Predictor
+from accord.nets.maps import FeatureMap, MapConfig, draw_map, patches
+from accord.nets.net import loaded_net
+from nets.maps.support import at, drawn, noise, origins
+
+
+@pytest.fixture(autouse=True)
+def _few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patches, "PICTURES", 6)
+    monkeypatch.setattr(patches, "SAMPLE", 1_000)
+
+
+def kept(model: Path, **parameters: Any) -> MapConfig:
+    spec = {"use": "encoder", "model": str(model), "stages": 1, "grid": 1, **parameters}
+    return MapConfig(blocks=[spec])
+
+
+@pytest.mark.parametrize("net", [0, 1])
+def test_a_kept_encoder_gives_the_features_it_gave(model: Path, net: int) -> None:
+    config = kept(model, net=net)
+    assert config.blocks[0]["backbone"] == "conv4"
+    assert config.blocks[0]["norm"] == "batch"
+    assert config.blocks[0]["digest"]
+    assert not config.needs_public
+    found = drawn(config)
+    predictor = Predictor.load(model)
+    own = loaded_net(predictor.header.net, 1, 10, predictor.weights(net)).eval()
+    images = noise(3, 1, 8, 8)
+    # The study normalises otherwise than the encoder was used to: it must see what it knows.
+    raw = images * 0.35 + 0.3
+    with torch.inference_mode():
+        expected = own.encoder((raw - predictor.header.mean[0]) / predictor.header.std[0])
+    torch.testing.assert_close(at(found, images), expected, rtol=1e-4, atol=1e-5)
+    other = drawn(kept(model, net=1 - net))
+    assert (at(other, images) - expected).abs().max() > 0.01
+
+
+def test_a_client_needs_no_file_of_it(model: Path) -> None:
+    config = kept(model)
+    values, told = draw_map(config, 1, origins()), config.model_dump(mode="json")
+    shutil.rmtree(model)
+    found = FeatureMap(MapConfig.model_validate(told), 1).eval()
+    found.load_state_dict(values)
+    assert at(found, noise(2, 1, 8, 8)).isfinite().all()
+
+
+def test_another_model_in_its_place_is_refused(model: Path) -> None:
+    told = kept(model).model_dump(mode="json")
+    path = model / "net-0.safetensors"
+    weights = load_file(path)
+    first = next(name for name in sorted(weights) if name.endswith("weight"))
+    changed = weights[first].clone()
+    changed.view(-1)[0] += 1e-3
+    save_file(weights | {first: changed}, path)
+    with pytest.raises(AccordError, match="is not the model it was"):
+        draw_map(MapConfig.model_validate(told), 1, origins())
+    assert kept(model).blocks[0]["digest"] != told["blocks"][0]["digest"]
+
+
+def test_a_net_that_it_has_not_is_refused(model: Path) -> None:
+    with pytest.raises(AccordError, match="has 2 nets, counted from 0; found net: 2"):
+        kept(model, net=2)
+
+
+def test_an_encoder_for_other_images_is_refused(model: Path) -> None:
+    with pytest.raises(AccordError, match="channel"):
+        draw_map(kept(model), 3, origins(channels=3))
