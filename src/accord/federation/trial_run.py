@@ -119,10 +119,10 @@ class TrialRun(Run):
         measuring: list[Job[Task]] = []  # of the round before: no core waits for it
         for one in self.rounds:
             yield [*self._questions(one), *measuring]
+            self._tidy_before(one)
             self._close(one)
             if self.failures:
                 return
-            self._tidy_before(one)
             yield [*self.measuring.merge_jobs(one), *self._advance(one)]
             measuring = list(self.measuring.measure_jobs(one))
         self.trained = True

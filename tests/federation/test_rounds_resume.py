@@ -1,0 +1,97 @@
+"""Killed at any point of any round and started again, a trial ends with the same bits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accord
+from accord.messages import Upload
+from records import timeless
+from tests_support import same
+
+Raw = dict[str, Any]
+STUDY: Raw = {
+    "name": "interrupted",
+    "data": {"name": "digits", "train_limit": 20, "test_limit": 10},
+    "partition": {"scheme": "iid", "clients": 3},
+    "net": {"backbone": "conv4"},
+    "budget": {"epochs": 2, "batch": 16, "checkpoints": [1, 2]},
+    "rounds": {"count": 2, "fraction": 0.7},
+    "recipes": ["scaffold"],
+    "bounds": False,
+}
+
+
+class PowerCut(BaseException):
+    """Ends a run at once, as a kill does: no code may handle it."""
+
+
+def run(out: Path) -> None:
+    accord.run(STUDY, out=out, workers=1, quiet=True)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole")
+    run(out)
+    return out
+
+
+def cut_at(number: int, out: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Runs until a file is to be written for the `number`-th time; whether it got that far."""
+    real, written = os.fsync, 0
+
+    def counted(descriptor: int) -> None:
+        nonlocal written
+        written += 1
+        if written == number:
+            raise PowerCut
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", counted)
+        try:
+            run(out)
+        except PowerCut:
+            return True
+    return False
+
+
+def assert_same_record(one: Path, two: Path) -> None:
+    assert timeless(one) == timeless(two)
+    uploads = sorted(one.rglob("uploads/*.safetensors"))
+    assert [p.relative_to(one) for p in uploads] == [
+        p.relative_to(two) for p in sorted(two.rglob("uploads/*.safetensors"))
+    ]
+    assert len(uploads) == 2  # of the last round, which asks two of three clients
+    for path in uploads:
+        other = two / path.relative_to(one)
+        assert same(Upload.load(path).tensors, Upload.load(other).tensors)
+
+
+@pytest.mark.parametrize("first", range(2))
+def test_a_power_cut_at_any_write_changes_no_bit(
+    first: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every fourth write, from the second or the third on."""
+    number = 2 + first
+    while cut_at(number, tmp_path / str(number), monkeypatch):
+        run(tmp_path / str(number))
+        assert_same_record(tmp_path / str(number), whole)
+        number += 4
+    assert number > 25  # so many files are written at least
+
+
+def test_a_run_that_is_cut_again_and_again_still_ends(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts = 0
+    while cut_at(12, tmp_path, monkeypatch):
+        cuts += 1
+        assert cuts < 100
+    assert cuts > 1
+    assert_same_record(tmp_path, whole)

@@ -1,0 +1,87 @@
+"""What every method promises, found by the registry."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from accord.core.errors import AccordError
+from accord.core.parts import make_part, part_spec
+from accord.fusion.base import Merge, fusions
+from accord.messages import NET, ServerState
+from accord.methods import Method, methods
+from accord.study.library import shipped
+from accord.study.resolve import resolve
+from methods.scenes import CLIENTS, scene_of
+from tests_support import brief_for, same
+
+SEVERAL = [name for name in methods if "count" in methods.get(name).model_fields]
+
+
+def method_of(name: str, **values: Any) -> Method:
+    made = make_part(methods, {"use": name, **values}, "method")
+    return made.filled({"use": "average", "as": "average"}, "recipe")
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_a_method_explains_itself_and_starts_from_the_opening(name: str) -> None:
+    method, opening = method_of(name), brief_for("ce-ensemble")
+    assert inspect.getdoc(type(method))
+    assert method.rounds == (5 if name in SEVERAL else 1)
+    state = method.start(opening)
+    assert state.round == 1
+    told = method.brief(state)
+    assert told.header.rounds == method.rounds
+    assert told.header.model_copy(update={"rounds": 1}) == opening.header
+    for key, tensor in opening.tensors.items():
+        assert torch.equal(told.tensors[key], tensor)
+    # A round that is made again, after an interruption, is the same.
+    assert same(method.start(told).tensors, state.tensors)
+    assert make_part(methods, part_spec(name, method), "method") == method
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_state_survives_the_disk_and_the_next_round_is_numbered_on(
+    name: str, tmp_path: Path
+) -> None:
+    method = method_of(name).with_rounds(2)
+    state = method.start(brief_for("ce-ensemble", epochs=1))
+    following = method.advance(state, scene_of(method.brief(state), tmp_path))
+    assert following.round == 2
+    assert following.header.answered == tuple(CLIENTS)
+    following.save(tmp_path / "state")
+    again = ServerState.load(tmp_path / "state")
+    assert again.header == following.header
+    assert same(again.tensors, following.tensors)
+    briefing = method.brief(again)
+    assert not any(key.startswith("server.") for key in briefing.tensors)
+    assert (briefing.header.round, briefing.header.rounds) == (2, 2)
+    assert briefing.header.first_epoch == 1
+    moved = [k for k in briefing.tensors if k.startswith(NET)]
+    assert not all(torch.equal(briefing.tensors[k], state.tensors[k]) for k in moved)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_what_makes_no_single_net_cannot_be_advanced(name: str) -> None:
+    method = make_part(methods, name, "method")
+    for rule in fusions:
+        kind, spec = fusions.get(rule), {"use": rule, "as": rule}
+        advances = issubclass(kind, Merge) and not kind.personal and kind().of == "nets"
+        if advances:
+            assert method.filled(spec, "recipes.x").rounds == 5
+        else:
+            with pytest.raises(AccordError, match=f"recipes.x.*{rule}.*no next round can start"):
+                method.filled(spec, "recipes.x")
+
+
+def test_every_shipped_recipe_has_a_method_that_is_registered() -> None:
+    found = {name: resolve(name, Path()) for name in shipped()}
+    several = {name for name, recipe in found.items() if recipe.several_rounds}
+    assert several == {"fedavg", "fedprox", "scaffold"}
+    for recipe in found.values():
+        assert recipe.method_name in methods
+        assert recipe.make_method().rounds == (5 if recipe.name in several else 1)
