@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,44 +13,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from accord.client.statistics import measure_client
-from accord.core.errors import AccordError, ClientError
 from accord.core.metrics import Metrics, Tally
 from accord.core.parts import make_part
-from accord.core.randomness import numpy_generator, torch_generator
 from accord.data.imageset import ImageSet
-from accord.data.views import normalise
 from accord.fusion import fusions
-from accord.fusion.base import Bound, Merge, Scene, Vote, rule_of
+from accord.fusion.base import Bound, Fusion, Merge, Scene, Vote, rule_of
 from accord.fusion.evaluate import combiner_of, measure_block, run_net
 from accord.fusion.uploads import UploadFiles
-from accord.messages import (
-    NET,
-    Briefing,
-    BriefingHeader,
-    NetHeader,
-    Upload,
-    UploadHeader,
-    prefixed,
-)
-from accord.nets.net import fresh_net
+from fusion.clients import BRIEFING, CLASSES, HOLDINGS, KNOWN, TEST, written
 
 FUSIONS = [name for name in fusions.names() if rule_of({"use": name}).of == "nets"]
 QUICK: dict[str, dict[str, Any]] = {"distilled": {"use": "distilled", "epochs": 1}}
 VOTES = [name for name in FUSIONS if issubclass(fusions.get(name), Vote)]
-CPU = torch.device("cpu")
-CLASSES = 3
-
-
-def images_of(labels: Sequence[int], *name: object) -> ImageSet:
-    """Noise whose brightness tells the class, 8×8 in three colours."""
-    draws = numpy_generator(0, "images", *name)
-    noise = draws.integers(0, 120, (len(labels), 8, 8, 3))
-    pixels = (noise + 60 * np.array(labels)[:, None, None, None]).astype(np.uint8)
-    return ImageSet(pixels, np.arange(len(labels)), np.array(labels, dtype=np.int64))
-
-
-TEST = images_of([0, 1, 2] * 3, "test")
+Files = dict[str, list[Path]]  # by title of the holdings
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,79 +37,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def briefing_of(seed: int = 0) -> Briefing:
-    header = BriefingHeader(
-        seed=seed,
-        height=8,
-        width=8,
-        channels=3,
-        classes=("dark", "grey", "bright"),
-        mean=(0.5, 0.5, 0.5),
-        std=(0.25, 0.25, 0.25),
-        augment="none",
-        net=NetHeader(backbone="conv4", norm="batch", head="prototypes"),
-        training={},
-        budget={},
-    )
-    net = fresh_net(header.net, 3, CLASSES, torch_generator(seed, "net"))
-    return Briefing(header, prefixed(NET, net.state_dict()))
-
-
-BRIEFING = briefing_of()
-KNOWN = images_of([0, 1, 2] * 4, "known")
-KNOWN_ROWS = torch.arange(len(KNOWN))
-
-
-def upload_of(client: str, data: ImageSet, briefing: Briefing = BRIEFING) -> Upload:
-    """As a client would make it: a net with weights, statistics and prototypes of its own."""
-    header = briefing.header
-    net = fresh_net(header.net, 3, CLASSES, torch_generator(0, client, "net"))
-    with torch.no_grad():
-        net.train()(torch.randn(16, 3, 8, 8, generator=torch_generator(0, client, "statistics")))
-        features, _ = net.eval()(normalise(KNOWN.batch(KNOWN_ROWS), header.mean, header.std))
-        means = features.reshape(-1, CLASSES, features.shape[1]).mean(dim=0)
-        net.head.prototypes.copy_(20 * (means - means.mean(dim=0)))  # so that it knows something
-    accuracy, moments = measure_client(net, data, header, CPU)
-    return Upload(
-        UploadHeader(
-            client=client,
-            epoch=1,
-            samples=len(data),
-            train_accuracy=accuracy,
-            briefing=briefing.digest,
-        ),
-        {
-            **prefixed(NET, net.state_dict()),
-            "label_counts": data.label_counts(CLASSES),
-            **moments,
-        },
-    )
-
-
-Files = dict[str, list[Path]]  # by title of the holdings
-
-HOLDINGS = {
-    "skewed": [[0, 0, 1, 2], [1] * 6 + [0], [2, 2, 2, 1, 0, 0, 0, 0, 0]],
-    "single-class clients": [[0] * 4, [1] * 5, [2, 2]],
-    "single-image client": [[0, 1, 2, 1, 2], [1]],
-    "class nobody holds": [[0, 0, 1], [1, 1, 0, 0]],
-    "lone client": [[0, 1, 1, 2]],
-    "lone client with one class": [[1, 1, 1]],
-}
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """The upload files of every holding; tests only read them."""
     folder = tmp_path_factory.mktemp("uploads")
     return {title: written(folder / title, holdings) for title, holdings in HOLDINGS.items()}
-
-
-def written(folder: Path, holdings: list[list[int]]) -> list[Path]:
-    paths = [folder / f"{k}.safetensors" for k in range(len(holdings))]
-    for k, (path, labels) in enumerate(zip(paths, holdings, strict=True)):
-        upload_of(str(k), images_of(labels, "client", k)).save(path)
-    return paths
 
 
 def fused(name: str, clients: UploadFiles, images: ImageSet, folder: Path) -> Metrics:
@@ -163,24 +71,40 @@ def scores(name: str, clients: UploadFiles, images: ImageSet) -> Tensor:
     return combiner.decide(torch.stack(votes).sum(dim=0))
 
 
+def kinds(base: type[Any]) -> set[type[Any]]:
+    """All classes of fusions that can be made, wherever they stand."""
+    further = {found for kind in base.__subclasses__() for found in kinds(kind)}
+    return further if inspect.isabstract(base) else {base, *further}
+
+
+def test_every_rule_that_can_be_made_is_registered() -> None:
+    # `Fusion` itself leaves nothing open, but says nothing of how it fuses.
+    assert {fusions.get(name) for name in fusions} == kinds(Fusion) - {Fusion}
+
+
+def test_every_setting_says_what_it_means() -> None:
+    fields = {
+        (name, key): f for name in fusions for key, f in fusions.get(name).model_fields.items()
+    }
+    assert [place for place, field in fields.items() if not field.description] == []
+
+
 @pytest.mark.parametrize("name", FUSIONS)
-@pytest.mark.parametrize("title", HOLDINGS)
-def test_every_image_gets_a_finite_prediction(
-    name: str, title: str, files: Files, tmp_path: Path
-) -> None:
-    found = fused(name, UploadFiles(files[title], BRIEFING), TEST, tmp_path)
-    nets = len(files[title]) if name == "client-mean" else 1
-    assert np.sum(found.confusion, axis=1).tolist() == [3 * nets] * 3
-    assert math.isfinite(found.loss)
-    assert 0 <= found.ece <= 1
+def test_every_image_gets_a_finite_prediction(name: str, files: Files, tmp_path: Path) -> None:
+    for title, paths in files.items():
+        found = fused(name, UploadFiles(paths, BRIEFING), TEST, tmp_path)
+        nets = len(paths) if name == "client-mean" else 1
+        assert np.sum(found.confusion, axis=1).tolist() == [3 * nets] * 3, title
+        assert math.isfinite(found.loss), title
+        assert 0 <= found.ece <= 1, title
 
 
 @pytest.mark.parametrize("name", VOTES)
-@pytest.mark.parametrize("title", HOLDINGS)
-def test_scores_are_one_row_of_classes_per_image(name: str, title: str, files: Files) -> None:
-    found = scores(name, UploadFiles(files[title], BRIEFING), TEST)
-    assert found.shape == (len(TEST), CLASSES)
-    assert len({tuple(row) for row in found.tolist()}) == len(TEST)  # they depend on the image
+def test_scores_are_one_row_of_classes_per_image(name: str, files: Files) -> None:
+    for title, paths in files.items():
+        found = scores(name, UploadFiles(paths, BRIEFING), TEST)
+        assert found.shape == (len(TEST), CLASSES), title
+        assert len({tuple(row) for row in found.tolist()}) == len(TEST), title  # not all alike
 
 
 # `client-best` of one image is another client than that of all.
@@ -260,105 +184,3 @@ def test_summaries_hold_no_encoder(files: Files) -> None:
     for summary in UploadFiles(files["skewed"], BRIEFING).summaries():
         assert not [name for name in summary.tensors if "encoder" in name]
         assert summary.prototypes.shape == (CLASSES, 64)
-
-
-# --- uploads that cannot be used -----------------------------------------------------------------
-
-WEIGHT = "net.encoder.stages.stage2.0.weight"
-
-
-def good_upload() -> Upload:
-    return upload_of("0", images_of([0, 1, 2], "good"))
-
-
-def changed(**tensors: Tensor) -> Upload:
-    good = good_upload()
-    named = {name.replace("__", "."): tensor for name, tensor in tensors.items()}
-    return Upload(good.header, {**good.tensors, **named})
-
-
-def refused(path: Path) -> str:
-    """The message that names the file."""
-    with pytest.raises(AccordError) as caught:
-        UploadFiles([path], BRIEFING).load(0)
-    assert str(path) in str(caught.value)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("name", [WEIGHT, "net.head.prototypes", "feature_mean", "score_std"])
-def test_values_that_are_not_finite_are_refused(name: str, bad: float, tmp_path: Path) -> None:
-    upload = good_upload()
-    upload.tensors[name].view(-1)[-1] = bad
-    upload.save(tmp_path / "bad.safetensors")
-    assert f"{name!r} holds NaN or infinity" in refused(tmp_path / "bad.safetensors")
-
-
-@pytest.mark.parametrize(
-    "tensor",
-    [torch.zeros(64, 64, 3), torch.zeros(32, 64, 3, 3), torch.zeros(64, 64, 3, 3).double()],
-    ids=["rank", "shape", "type"],
-)
-def test_weights_of_another_net_are_refused(tensor: Tensor, tmp_path: Path) -> None:
-    good = good_upload()
-    Upload(good.header, {**good.tensors, WEIGHT: tensor}).save(tmp_path / "bad.safetensors")
-    assert f"{WEIGHT!r} should be (64, 64, 3, 3)" in refused(tmp_path / "bad.safetensors")
-
-
-def test_missing_weights_are_refused(tmp_path: Path) -> None:
-    good = good_upload()
-    some = {name: tensor for name, tensor in good.tensors.items() if name != WEIGHT}
-    Upload(good.header, some).save(tmp_path / "bad.safetensors")
-    assert "found absent" in refused(tmp_path / "bad.safetensors")
-
-
-def test_weights_the_net_does_not_have_are_refused(tmp_path: Path) -> None:
-    changed(net__encoder__extra=torch.zeros(1)).save(tmp_path / "bad.safetensors")
-    assert "net.encoder.extra" in refused(tmp_path / "bad.safetensors")
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
-        torch.tensor([1, 1]),
-        torch.tensor([[1, 1, 1]]),
-        torch.tensor([2, -1, 2]),
-        torch.tensor([0, 0, 0]),
-        torch.tensor([5, 5, 5]),
-    ],
-    ids=["too few", "rank", "negative", "none", "not as many as samples"],
-)
-def test_impossible_label_counts_are_refused(counts: Tensor, tmp_path: Path) -> None:
-    changed(label_counts=counts).save(tmp_path / "bad.safetensors")
-    assert "label_counts" in refused(tmp_path / "bad.safetensors")
-
-
-def test_a_truncated_upload_is_refused(tmp_path: Path) -> None:
-    content = good_upload().to_bytes()
-    (tmp_path / "bad.safetensors").write_bytes(content[:-1])
-    assert "not a whole upload" in refused(tmp_path / "bad.safetensors")
-
-
-def test_an_answer_to_another_briefing_is_refused(tmp_path: Path) -> None:
-    stray = upload_of("0", images_of([0, 1, 2]), briefing_of(seed=1))
-    stray.save(tmp_path / "bad.safetensors")
-    assert "answers another briefing" in refused(tmp_path / "bad.safetensors")
-
-
-def test_a_briefing_is_not_an_upload(tmp_path: Path) -> None:
-    BRIEFING.save(tmp_path / "bad.safetensors")
-    assert "upload, found briefing" in refused(tmp_path / "bad.safetensors")
-
-
-def test_a_net_that_gives_no_finite_scores_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "bad.safetensors"
-    changed(net__head__prototypes=torch.full((CLASSES, 64), 3e38)).save(path)
-    with pytest.raises(ClientError, match=r"bad\.safetensors"):
-        measure_block(TEST, UploadFiles([path], BRIEFING), {}, {}, "cpu", lambda _: None)
-
-
-def test_one_bad_upload_stops_the_measuring(tmp_path: Path) -> None:
-    clients = UploadFiles(written(tmp_path, HOLDINGS["skewed"]), BRIEFING)
-    clients.paths[1].write_bytes(b"")
-    with pytest.raises(AccordError, match=r"1\.safetensors"):
-        measure_block(TEST, clients, {"features": "features"}, {}, "cpu", lambda _: None)

@@ -212,19 +212,30 @@ def test_average_keeps_types(dtype: torch.dtype) -> None:
     assert torch.equal(found, torch.tensor([4, 8]).to(dtype))
 
 
-@pytest.mark.parametrize("clients", range(1, 13))
-def test_average_of_the_same_net_is_that_net(clients: int) -> None:
+def test_average_of_the_same_net_is_that_net() -> None:
     batches, weight = torch.tensor(997), torch.tensor([0.1, -3.7])
-    same = [upload([k + 1, k], num_batches_tracked=batches, weight=weight) for k in range(clients)]
-    found = merged(same).tensors
-    assert found["net.encoder.num_batches_tracked"].item() == 997
-    torch.testing.assert_close(found["net.encoder.weight"], weight, rtol=1e-6, atol=0)
+    for clients in range(1, 13):
+        same = [upload([k + 1, k], num_batches_tracked=batches, w=weight) for k in range(clients)]
+        found = merged(same).tensors
+        assert found["net.encoder.num_batches_tracked"].item() == 997, clients
+        torch.testing.assert_close(found["net.encoder.w"], weight, rtol=1e-6, atol=0)
+
+
+def test_average_rounds_whole_numbers_and_does_not_cut_them_off() -> None:
+    # 1/4 · 3 + 3/4 · 4 = 3.75, and 1/4 · 4 + 3/4 · 3 = 3.25.
+    clients = [upload([1, 0], x=torch.tensor([3, 4])), upload([1, 2], x=torch.tensor([4, 3]))]
+    assert merged(clients).tensors["net.encoder.x"].tolist() == [4, 3]
+
+
+def test_average_weighs_by_count_without_recalibration_unless_told() -> None:
+    assert rule("average") == rule("average", weights="count", recalibrate=False)
 
 
 def test_average_speaks_for_all_images() -> None:
     found = merged([upload([1, 0]), upload([4, 5])])
     assert found.header.samples == 10
     assert found.header.client == "average"
+    assert found.header.epoch == 3  # that of the uploads
     assert found.tensors["label_counts"].tolist() == [5, 5]
 
 
@@ -254,6 +265,25 @@ def test_client_mean_is_the_mean_of_every_measure() -> None:
 
 def test_client_best_is_the_client_with_the_highest_accuracy() -> None:
     assert summarised("client-best", CLIENTS) == CLIENTS[1]
+
+
+def test_client_best_looks_at_accuracy_first_and_then_at_the_lowest_loss() -> None:
+    def of(accuracy: float, balanced: float, loss: float) -> Metrics:
+        return Metrics(accuracy, balanced, 0.0, 0.0, loss, ((1, 0), (0, 1)))
+
+    balanced, confused, clear = of(0.6, 0.9, 0.1), of(0.7, 0.5, 2.0), of(0.7, 0.4, 1.0)
+    assert summarised("client-best", [balanced, confused, clear]) is clear
+    assert summarised("client-best", [clear, confused, balanced]) is clear
+
+
+def test_bounds_tell_the_validation_accuracy_of_the_same_clients() -> None:
+    # The best on the test images is the second client, which is not the best in validation.
+    validation = [metrics(accuracy, ((1, 0), (0, 1))) for accuracy in (0.9, 0.3, 0.6)]
+    for name, expected in (("client-mean", 0.6), ("client-best", 0.3)):
+        fusion = rule(name)
+        assert isinstance(fusion, Bound)
+        assert fusion.summarise(CLIENTS, validation)[1] == pytest.approx(expected), name
+        assert fusion.summarise(CLIENTS, [])[1] is None, name
 
 
 @pytest.mark.parametrize("name", ["client-mean", "client-best"])
