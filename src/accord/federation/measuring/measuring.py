@@ -15,8 +15,11 @@ from accord.federation.tasks import Task
 from accord.federation.tasks.measure import MeasureBlock, Merged
 from accord.federation.tasks.merge import MergeUploads
 from accord.fusion.base import Merge, Vote, plain
+from accord.nets.inference import EVAL_BATCH
 
-BLOCK = 2_000  # images per measure job; fixed, so that sums do not depend on the workers
+# Images per measure job: few enough to keep every worker busy, and fixed, so that sums do not
+# depend on the number of workers. A multiple of the evaluation batch wastes no pass.
+BLOCK = 2 * EVAL_BATCH
 
 
 class Measuring:
