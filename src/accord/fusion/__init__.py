@@ -1,4 +1,4 @@
-"""Uploads → one predictor: one file per rule."""
+"""Fusion rules, which make one predictor from the clients' uploads, one file per rule."""
 
 from accord.fusion.base import Combiner, Fusion, Outputs, Summary, fusions
 

@@ -1,4 +1,4 @@
-"""One round of FedAvg: the weighted mean of all weights, BN buffers included."""
+"""One round of FedAvg: the weighted mean of all weights, including the buffers of BatchNorm."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ Tensors = dict[str, Tensor]
 
 @fusions.register("average")
 class Average(Merge):
-    """W = Σ_k w_k W_k, also for BN's running mean and variance (never the first client's)."""
+    """W = Σ_k w_k W_k, also for BatchNorm's running mean and variance (not one client's own)."""
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
     recalibrate: bool = Field(
-        False, description="measure BN's statistics anew, on the public images"
+        False, description="measure the statistics of BatchNorm again, on the public images"
     )
 
     def require(self, norm: str, public: int) -> None:  # noqa: ARG002
         if self.recalibrate and not public:
             raise AccordError(
-                "`recalibrate` needs public images, found none: set data.public, e.g. 0.1."
+                "`recalibrate` needs public images, found none: set data.public, for example to "
+                "0.1."
             )
 
     def asked(self) -> Vote:
@@ -45,13 +46,13 @@ class Average(Merge):
         yield one_net("average", mean, scene)
 
     def nets(self, scene: Scene) -> Iterator[Tensors]:
-        """The weights to be averaged, client by client."""
+        """The weights that are averaged, client by client."""
         for index in range(len(scene.uploads)):
             yield unprefixed(NET, scene.uploads.load(index).tensors)
 
 
 def weighted_mean(nets: Iterator[Tensors], weights: list[float]) -> Tensors:
-    """Σ_k w_k W_k; counts such as BN's num_batches_tracked are rounded, not cut off."""
+    """Σ_k w_k W_k. Integers such as num_batches_tracked of BatchNorm are rounded to the nearest."""
     totals: Tensors = {}
     types: dict[str, torch.dtype] = {}
     for net, weight in zip(nets, weights, strict=True):
@@ -66,7 +67,7 @@ def weighted_mean(nets: Iterator[Tensors], weights: list[float]) -> Tensors:
 
 
 def one_net(name: str, weights: Tensors, scene: Scene) -> Upload:
-    """A net of all clients, as if it were one client's upload."""
+    """A net of all clients, in the form of one client's upload."""
     if scene.total is None:
         told = [summary.label_counts for summary in scene.uploads.summaries()]
         counts, epoch = torch.stack(told).sum(dim=0), scene.uploads.summaries()[0].header.epoch
@@ -79,13 +80,13 @@ def one_net(name: str, weights: Tensors, scene: Scene) -> Upload:
 
 
 def recalibrated(weights: Tensors, scene: Scene) -> Tensors:
-    """The same net with BN's means and variances measured over all public images."""
+    """The same net with the BatchNorm statistics measured over all public images."""
     header = scene.briefing.header
     net = loaded_net(header.net, header.channels, len(header.classes), weights).to(scene.device)
     for module in net.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.reset_running_stats()
-            module.momentum = None  # a plain mean over batches
+            module.momentum = None  # None: the plain mean over batches
     net.train()
     for positions in torch.tensor_split(
         torch.arange(len(scene.public)), -(-len(scene.public) // EVAL_BATCH)

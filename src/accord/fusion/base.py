@@ -1,9 +1,10 @@
-"""What every fusion offers the server.
+"""The interface of a fusion rule.
 
-Every rule is a sum over clients of votes, then a decision: clients are streamed one at a time,
-their features are computed once for all rules, and memory does not grow with their number. A rule
-that makes one net of many (`average`) merges the uploads first and lets that net vote alone. A
-bound such as `client-mean` fuses nothing and summarises the clients' own measures.
+Every rule adds the votes of the clients and then makes a decision. Clients are processed one at a
+time, their features are computed once for all rules, and the memory does not grow with the number
+of clients. A rule that makes one net from many (`average`) merges the uploads first, and only the
+merged net votes. A bound such as `client-mean` does not fuse; it summarises the metrics of the
+clients' own nets.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Summary:
-    """What the server keeps of every client while it streams: all but the encoder's weights."""
+    """The part of an upload that the server keeps in memory: all except the encoder's weights."""
 
     header: UploadHeader
     tensors: dict[str, Tensor]
@@ -45,13 +46,13 @@ class Summary:
 
     @property
     def class_means(self) -> Tensor:
-        """(C, d): the client's mean feature of each class, 0 where it holds none."""
+        """(C, d): the client's mean feature of each class; 0 if it holds no image of the class."""
         return self.tensors["class_means"]
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """A client's net on some images, in eval mode: features (N, d) and logits (N, C)."""
+    """The outputs of a client's net in eval mode: features (N, d) and logits (N, C)."""
 
     features: Tensor
     logits: Tensor
@@ -71,13 +72,13 @@ combiners: Registry[type[Combiner]] = Registry("combiner", "accord.fusion")
 
 
 class Combiner(nn.Module, ABC):
-    """A rule at work: scores = decide(Σ_k vote(k, outputs_k)), softmax(scores) the confidences.
+    """The module of a rule: scores = decide(Σ_k vote(k, outputs_k)); softmax gives confidences.
 
-    All it knows is in its tensors, one image's scores never depend on another's, and so it can be
-    saved, moved and exported with the nets.
+    All its data are in its tensors, and the scores of one image never depend on other images.
+    Therefore it can be saved, moved and exported with the nets.
     """
 
-    name: ClassVar[str]  # under which it is registered, and found again in a saved model
+    name: ClassVar[str]  # the name in the registry and in saved models
 
     def __init__(self, **tensors: Tensor) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class Combiner(nn.Module, ABC):
 
     @classmethod
     def tensors(cls) -> set[str]:
-        """The names of all it knows."""
+        """The names of its tensors."""
         return {
             key
             for kind in cls.__mro__
@@ -107,36 +108,36 @@ class Combiner(nn.Module, ABC):
 
 
 class Fusion(Config, ABC):
-    """The parameters of a rule; the concrete kinds are below."""
+    """The parameters of a rule. `Vote`, `Merge` and `Bound` below are the kinds of rules."""
 
     @property
     def of(self) -> Literal["nets", "sums"]:
-        """What it fuses: what the clients' uploads must hold."""
+        """What the clients' uploads must hold: nets or sums."""
         return "nets"
 
     @property
     def exchanges(self) -> int:
-        """How often clients and server meet."""
+        """The number of message exchanges between clients and server."""
         return 1
 
     def require(self, norm: str, public: int) -> None:
-        """Raises AccordError if it could not work: with such nets, with so many public images.
+        """Raises AccordError if the rule cannot work with this norm or number of public images.
 
-        Asked before anything trains.
+        It is called before any training starts.
         """
 
 
 class Vote(Fusion):
-    """Keeps every client's net and combines what they say of an image."""
+    """A rule that keeps every client's net and combines their outputs for an image."""
 
     @abstractmethod
     def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner: ...
 
 
 class Merge(Fusion):
-    """Makes other nets of the uploads: one of them all, or one for each client."""
+    """A rule that makes new nets from the uploads: one for all clients, or one for each client."""
 
-    personal: ClassVar[bool] = False  # one net for each client, which is also its own to keep
+    personal: ClassVar[bool] = False  # makes a personal net for each client
 
     @abstractmethod
     def merge(self, scene: Scene) -> Iterator[Upload]:
@@ -144,38 +145,41 @@ class Merge(Fusion):
 
     @abstractmethod
     def asked(self) -> Vote:
-        """The rule by which the new nets answer together."""
+        """The rule that combines the outputs of the new nets."""
 
     def described(self, briefing: Briefing) -> Briefing:
-        """The briefing that the new nets answer to: that of the clients, if nets are alike."""
+        """The briefing that describes the new nets: the clients' own if the nets are alike."""
         return briefing
 
-    def work(self, public: int) -> float:  # noqa: ARG002 - most only add
-        """What merging takes, in images passed through the net, of so many public ones."""
+    def work(self, public: int) -> float:  # noqa: ARG002 - most rules only add weights
+        """The cost of merging with `public` public images, in images passed through the net."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a server has when it merges."""
+    """The inputs of a merge: uploads, briefing and the server's own images."""
 
     uploads: Uploads
     briefing: Briefing
     public: ImageSet  # the server's own images; may be empty
     device: torch.device = CPU
     tell: Callable[[float], None] = lambda share: None  # noqa: ARG005
-    total: Sums | None = None  # of all clients' sums, where they upload such
-    clients: int = 0  # of the whole federation, those included that this round did not ask
+    total: Sums | None = None  # the total of all clients' sums, if clients upload sums
+    clients: int = 0  # all clients of the federation, also those not selected in this round
 
 
 class Bound(Fusion):
-    """Fuses nothing: summarises what the clients' own nets reach."""
+    """A reference value without fusion: a summary of the metrics of the clients' own nets."""
 
     @abstractmethod
     def summarise(
         self, test: Sequence[Metrics], validation: Sequence[Metrics]
     ) -> tuple[Metrics, float | None]:
-        """Test metrics and validation accuracy, from each client's (`validation` may be empty)."""
+        """Test metrics and validation accuracy, from those of each client.
+
+        `validation` may be empty.
+        """
 
 
 fusions: Registry[type[Fusion]] = Registry("fusion", "accord.fusion")
@@ -195,7 +199,7 @@ Weights = Literal["count", "sqrt", "equal"]
 
 
 def client_weights(clients: Sequence[Summary], weights: Weights) -> Tensor:
-    """w_k ∝ n_k, √n_k or 1, summing to 1."""
+    """w_k ∝ n_k, √n_k or 1, with Σ_k w_k = 1."""
     counts = torch.tensor([client.header.samples for client in clients], dtype=torch.float64)
     chosen = {"count": counts, "sqrt": counts.sqrt(), "equal": torch.ones_like(counts)}[weights]
     return chosen / chosen.sum()

@@ -1,4 +1,4 @@
-"""Calibrated class-wise votes: a client speaks on a class to the extent that it has seen it."""
+"""Calibrated class-wise votes: a client's weight for a class grows with its images of the class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from accord.fusion.base import Combiner, Outputs, Summary, Vote, fusions
 from accord.messages import Briefing
 
-NARROW = 1e-2  # the least spread of a cosine: of a client with one image, or one class
+NARROW = 1e-2  # smallest standard deviation of a cosine, for clients with one image or one class
 NOBODY = -30.0  # the score of a class that no client holds: it is never predicted
 
 
@@ -21,13 +21,14 @@ NOBODY = -30.0  # the score of a class that no client holds: it is never predict
 class Classwise(Vote):
     """score_c(x) = Σ_k r_kc (s_kc(x) − μ_kc)/σ_kc, s_kc = cos(f_k(x), P_k[c]), Σ_k r_kc = 1.
 
-    A client's score of a class means little beside another's: nets differ in scale and offset. So
-    each is centred and scaled by what the client measured on its own images (2C numbers in its
-    upload). A client with one class measures a small σ; centred at the mean, images of its class
-    then stand at 0 and all others below, a modest say. Centred at the midpoint between images of
-    the class and the same images rotated, it speaks up more, and where strangers look more like
-    its class than rotated images do, it shouts everyone down: accuracy near chance has been seen.
-    Without calibration such clients may take over as well. A class nobody holds is never predicted.
+    Scores of different clients are not comparable, because nets differ in scale and offset.
+    Therefore each score is centred and scaled with statistics that the client measured on its own
+    images (2C numbers in its upload). A client with one class measures a small σ. With `centre:
+    mean`, images of its class then score about 0 and all others less, so its influence is small.
+    With `centre: rotated` its influence is larger. If images of other classes look more similar to
+    its class than rotated images do, this client dominates the sum, and the accuracy can fall to
+    near chance. Without calibration such clients can dominate as well. A class that no client
+    holds is never predicted.
     """
 
     weights: Literal["sqrt", "count", "log"] = Field(
@@ -35,8 +36,9 @@ class Classwise(Vote):
     )
     centre: Literal["mean", "rotated", "none"] = Field(
         "mean",
-        description="μ_kc: the mean over own images, classes alike; the midpoint between images "
-        "of the class and the same rotated by 90°; or no calibration at all (μ = 0, σ = 1)",
+        description="μ_kc: the mean over the client's images, with equal weight for each class; "
+        "the midpoint between images of the class and the same images rotated by 90°; or no "
+        "calibration (μ = 0, σ = 1)",
     )
 
     def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The bounds of `local-only`: what clients reach when nobody fuses anything."""
+"""The bounds of `local-only`: the metrics of the clients' own nets, without fusion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.fusion.base import Bound, fusions
 
 @fusions.register("client-mean")
 class ClientMean(Bound):
-    """The mean over clients of what each one's own net reaches on the whole test set."""
+    """The mean over clients of the metrics of each client's own net on the whole test set."""
 
     def summarise(
         self, test: Sequence[Metrics], validation: Sequence[Metrics]
@@ -34,9 +34,9 @@ class ClientMean(Bound):
 
 @fusions.register("client-best")
 class ClientBest(Bound):
-    """The client whose own net reaches most on the test set.
+    """The client whose own net has the highest accuracy on the test set.
 
-    It is found with the test labels, so it is a bound to compare with, not a method to use.
+    It is chosen with the test labels, so it is a bound for comparison and not a method.
     """
 
     def summarise(

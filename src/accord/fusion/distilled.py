@@ -1,4 +1,4 @@
-"""One model to deploy: a student that learns from the fused clients on the server's own images."""
+"""Distillation into one net: a student learns from the fused clients on the server's images."""
 
 from __future__ import annotations
 
@@ -37,36 +37,41 @@ from accord.fusion.outputs import OutputEnsemble
 from accord.messages import NET, Briefing, Message, TrainingSpec, Upload, prefixed
 from accord.nets.net import fresh_net
 
-RARE = 0.5  # a class's share counts as at least this much of 1/C: no teacher is that unsure of it
+RARE = 0.5  # the mean probability of a class counts as at least this share of 1/C
 
 
 @fusions.register("distilled")
 class Distilled(Merge):
-    """A student of the study's net imitates a fusion (`teacher`) on images without labels.
+    """A student with the study's net imitates a fusion (`teacher`) on images without labels.
 
-    It starts at the mean of the clients' weights (or fresh, where clients upload sums: the closed
-    form, `teacher: ridge`, can have a small student too) and minimises
-    CE(softmax(student), t) + γ(1 − cos(f, t_f)). t = softmax(β·ŝ(x)), ŝ the teacher's scores over
-    the mean of their spread over classes, for rules speak on different scales; t_f is the clients'
-    fused feature norm(Σ_k (n_k/n) z_k). With `calibrated`, t_c is divided by the mean of t_c over
-    all these images, so that classes which the teacher favours everywhere do not swallow the
-    others (logit adjustment, FEDIC).
+    The student starts at the mean of the clients' weights. If clients upload sums (the closed form,
+    `teacher: ridge`), it starts at initial weights. It minimises
+    CE(softmax(student), t) + γ(1 − cos(f, t_f)). The target is t = softmax(β·ŝ(x)), where ŝ are the
+    teacher's scores divided by their mean standard deviation over classes, because rules have
+    different scales. t_f is the clients' fused feature norm(Σ_k (n_k/n) z_k). With `calibrated`,
+    t_c is divided by the mean of t_c over all these images, so that the student does not learn a
+    teacher's preference for some classes (logit adjustment, FEDIC).
     """
 
     teacher: dict[str, Any] = Field({"use": "classwise"}, description="the fusion to imitate")
     images: str | None = Field(
-        None, description="a folder of images, instead of the study's public ones"
+        None, description="folder of images that replace the study's public images"
     )
     start: Literal["average", "fresh"] | None = Field(
         None,
-        description="the clients' mean, or where a client starts; null: the mean, if there is one",
+        description="initial weights: the mean of the clients' weights, or fresh ones; null means "
+        "the mean if clients upload nets",
     )
-    epochs: int = Field(30, ge=1, description="over these images")
-    lr: float = Field(0.05, gt=0, description="of SGD, falling as a cosine")
-    batch: int = Field(64, ge=2, description="images per step")
-    sharpness: float = Field(4.0, gt=0, description="β")
-    features: float = Field(0.0, ge=0, description="γ, what it counts to see as the clients do")
-    calibrated: bool = Field(False, description="divide by how often the teacher says each class")
+    epochs: int = Field(30, ge=1, description="training epochs over these images")
+    lr: float = Field(0.05, gt=0, description="learning rate of SGD, which falls as a cosine")
+    batch: int = Field(64, ge=2, description="number of images per step")
+    sharpness: float = Field(4.0, gt=0, description="β, the factor of the teacher's scores")
+    features: float = Field(
+        0.0, ge=0, description="γ, the weight of imitating the clients' fused features"
+    )
+    calibrated: bool = Field(
+        False, description="divide the targets by the teacher's mean probability of each class"
+    )
 
     @field_validator("teacher", mode="before")
     @classmethod
@@ -79,10 +84,12 @@ class Distilled(Merge):
 
     @model_validator(mode="after")
     def _nets_to_start_at(self) -> Self:
-        """Sums have no mean of weights, and fixed features have a width of their own."""
+        """Refuses settings that need clients' nets: sums have no weights and other features."""
         if self.of == "sums" and (self.start == "average" or self.features):
             key = "start: average" if self.start == "average" else "features"
-            raise ValueError(f"clients of a closed form have no nets: `{key}` cannot be. Drop it")
+            raise ValueError(
+                f"clients of a closed form have no nets: `{key}` cannot be used. Remove it"
+            )
         return self
 
     @property
@@ -103,11 +110,11 @@ class Distilled(Merge):
     def require(self, norm: str, public: int) -> None:
         if self.images is not None:
             for file in image_files([Path(self.images)]):
-                picture(file)  # one that cannot be read is told before anything trains
+                picture(file)  # raises an error before training if the file cannot be read
         elif not public:
             raise AccordError(
-                "'distilled' needs images to learn from, found none: set data.public, e.g. 0.1, "
-                "or give it a folder with `images`."
+                "'distilled' needs images to learn from, found none: set data.public, for example "
+                "to 0.1, or name a folder with `images`."
             )
         make_part(fusions, self.teacher, "teacher").require(norm, public)
 
@@ -135,7 +142,7 @@ class Distilled(Merge):
         yield one_net("distilled", weights, scene)
 
     def lesson(self, teacher: Uploads, images: ImageSet, device: torch.device) -> dict[str, Tensor]:
-        """What the teacher says of every image, and how it sees it."""
+        """The teacher's probabilities for every image and, if needed, its features."""
         combiner = combiner_of(voting(self.teacher), teacher)
         weights = client_weights(teacher.summaries(), "count").float()
 
@@ -151,7 +158,7 @@ class Distilled(Merge):
         return lesson
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """t of every image."""
+        """The targets t of every image."""
         spread = scores.std(dim=1).mean().clamp(min=1e-6)
         t = (self.sharpness * scores / spread).softmax(dim=1)
         if self.calibrated:
@@ -160,7 +167,7 @@ class Distilled(Merge):
         return t
 
     def briefing(self, scene: Scene, lesson: dict[str, Tensor]) -> Briefing:
-        """The student's: where it starts, this rule's budget, the teacher's answers."""
+        """The student's briefing: its initial weights, its budget and the teacher's outputs."""
         plain = self.described(scene.briefing)
         header = plain.header
         budget = Budget(epochs=self.epochs, batch=self.batch, lr=self.lr, schedule="cosine")
@@ -179,7 +186,7 @@ class Distilled(Merge):
 
 @contextmanager
 def teaching_nets(teacher: dict[str, Any], scene: Scene) -> Iterator[Uploads]:
-    """The nets that a teacher asks: the clients' own, or those it makes of them."""
+    """The nets that a teacher uses: the clients' own nets, or those that it merges from them."""
     rule = make_part(fusions, teacher, "teacher")
     if not isinstance(rule, Merge):
         yield scene.uploads

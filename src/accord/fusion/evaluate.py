@@ -1,4 +1,4 @@
-"""The server's last word: what the uploads are worth on images, alone and fused."""
+"""Evaluation of the uploads on images, of each client's net alone and of every fusion."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def measure_block(
     device: str,
     tell: Tell,
 ) -> dict[str, Any]:
-    """Tallies of every fusion, of every client's own net, and of nets that a rule made for each.
+    """Tallies of every fusion, of every client's own net, and of every net that a rule has merged.
 
-    Each client's net runs once, for all rules that vote (name → spec). A rule that merges (name →
-    spec and files) has nets of its own.
+    Each client's net runs once for all rules that vote (`votes`: name → spec). A rule that merges
+    (`merged`: name → spec and files) has its own nets.
     """
     steps = len(clients) + sum(len(files) for _, files in merged.values())
     done = 0
@@ -47,7 +47,7 @@ def measure_block(
 
     scores: dict[str, Tensor] = {}
     alone: list[Any] = []
-    if clients.briefing.header.uploads == "nets":  # a client who sums has no net of its own
+    if clients.briefing.header.uploads == "nets":  # a client that sends sums has no net
         combiners = {name: combiner_of(voting(spec), clients) for name, spec in votes.items()}
         scores, alone = _ask(images, clients, combiners, device, told)
     personal = {}
@@ -62,7 +62,7 @@ def measure_block(
 
 
 def voting(spec: Any) -> Vote:
-    """The rule by which nets answer together: the fusion itself, or what it says of merged ones."""
+    """The rule that combines outputs: the fusion itself, or the one it names for merged nets."""
     rule = make_part(fusions, spec, "fusion")
     if isinstance(rule, Merge):
         return rule.asked()
@@ -72,10 +72,10 @@ def voting(spec: Any) -> Vote:
 
 
 def merged_files(spec: Any, paths: Sequence[str | Path], briefing: Briefing) -> UploadFiles:
-    """The nets at `paths` that a fusion made of the uploads which answer `briefing`."""
+    """The nets at `paths` that a fusion merged from the uploads to `briefing`."""
     rule = make_part(fusions, spec, "fusion")
     if not isinstance(rule, Merge):
-        raise TypeError(f"{spec} merges nothing")
+        raise TypeError(f"{spec} does not merge")
     return UploadFiles(paths, rule.described(briefing), own=True)
 
 
@@ -86,7 +86,7 @@ def combiner_of(rule: Vote, files: Uploads) -> Combiner:
 def summed_votes(
     files: Uploads, images: ImageSet, vote: Callable[[int, Outputs], Tensor], device: str
 ) -> Tensor:
-    """Σ_k vote(k, outputs_k) on `images`, the nets run one after the other."""
+    """Σ_k vote(k, outputs_k) on `images`. The nets run one after the other."""
     votes = (vote(k, run_net(files, k, images, device)) for k in range(len(files)))
     return reduce(torch.add, votes)
 
@@ -98,7 +98,7 @@ def _ask(
     device: str,
     told: Callable[[], None],
 ) -> tuple[dict[str, Tensor], list[Any]]:
-    """(scores of every combiner, tallies of every net alone); nets are run one after the other."""
+    """(scores of every combiner, tallies of every net alone). The nets run one after the other."""
     labels = torch.from_numpy(images.labels)
     totals: dict[str, Tensor] = {}
     alone = []
@@ -118,11 +118,11 @@ def _ask(
 
 def _require_finite(scores: Tensor, what: str) -> None:
     if not bool(torch.isfinite(scores).all()):
-        raise ClientError(f"{what} gave scores that are NaN or infinite. Lower budget.lr.")
+        raise ClientError(f"{what} gave scores that are NaN or infinite. Set a lower budget.lr.")
 
 
 def run_net(files: Uploads, index: int, images: ImageSet, device: str) -> Outputs:
-    """A client's net on `images`: features and logits."""
+    """Features and logits of a client's net on `images`."""
     header = files.briefing.header
     weights = unprefixed(NET, files.load(index).tensors)
     net = loaded_net(header.net, header.channels, len(header.classes), weights)

@@ -1,4 +1,4 @@
-"""FAFI's release: features are averaged over clients and compared with merged prototypes."""
+"""The fusion of FAFI's released code: mean features are compared with merged prototypes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ from accord.messages import Briefing
 
 @fusions.register("features")
 class Features(Vote):
-    """argmax_c ⟨norm(Σ_k w_k f_k(x)), P[c]⟩, P merged over clients.
+    """argmax_c ⟨norm(Σ_k w_k f_k(x)), P[c]⟩, where P is merged over the clients.
 
-    With `prototypes: means` P[c] is the unit direction of the mean feature of class c, and no head
-    is asked: the nearest class mean (one-shot FedProto with merge: count). On linear heads a client
-    with one class has one long row, and `merge` by count or reliability falls to chance: it calls
-    everything that class; `mean` does where most clients are such. Heads of unit prototypes,
-    `confidence` and class means do not suffer.
+    With `prototypes: means`, P[c] is the unit direction of the mean feature of class c, and the
+    heads are not used: this is the nearest class mean (one-shot FedProto with `merge: count`). The
+    linear head of a client with one class has one long row. Then `merge` by count or reliability
+    predicts this class for every image, and the accuracy falls to chance; `merge: mean` does the
+    same if most clients have one class. Heads of unit prototypes, `merge: confidence` and class
+    means do not have this problem.
     """
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")

@@ -1,4 +1,4 @@
-"""Global prototypes learnt at the server from the clients' own (note 001, plan B of V9)."""
+"""Global prototypes that the server learns from those of clients (note 001, plan B of V9)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from accord.messages import Briefing
 
 @fusions.register("learned")
 class LearnedPrototypes(Vote):
-    """`features` with G for P: G minimises Σ_k CE(P_k Gᵀ, I) + μ·MSE(G, A), by Adam.
+    """`features` with G instead of P: Adam minimises Σ_k CE(P_k Gᵀ, I) + μ·MSE(G, A) over G.
 
     G starts at the mean of the P_k. Without anchors A in the briefing there is no second term.
-    One-class clients weigh on linear heads as they do with `features`.
+    Linear heads of one-class clients cause the same problem as with `features`.
     """
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
-    epochs: int = Field(20, ge=1, description="steps, each over all clients")
-    lr: float = Field(1e-3, gt=0, description="of Adam")
-    pull: float = Field(0.1, ge=0, description="μ, towards the anchors")
+    epochs: int = Field(20, ge=1, description="number of steps, each over all clients")
+    lr: float = Field(1e-3, gt=0, description="learning rate of Adam")
+    pull: float = Field(0.1, ge=0, description="μ, the weight of the pull to the anchors")
 
     def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:
         each = torch.stack([client.prototypes for client in clients])
@@ -33,7 +33,7 @@ class LearnedPrototypes(Vote):
         return FeatureCombiner(weights=client_weights(clients, self.weights), prototypes=learnt)
 
     def learn(self, each: Tensor, anchors: Tensor | None) -> Tensor:
-        """G, from the clients' prototypes (K, C, d)."""
+        """G, learnt from the clients' prototypes (K, C, d)."""
         with torch.enable_grad():
             G = each.mean(dim=0).clone().requires_grad_()
             adam = torch.optim.Adam([G], lr=self.lr)

@@ -1,4 +1,4 @@
-"""How the prototypes of all clients become one per class."""
+"""Merging of the prototypes of all clients into one prototype per class."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from accord.fusion.base import Summary
 
 Source = Literal["head", "means"]
 Merging = Literal["mean", "count", "reliability", "confidence"]
-SOURCE = "P_k: the client's learnt prototypes, or its class means of f"
+SOURCE = "P_k: the client's learnt prototypes (head), or its mean features of each class (means)"
 MERGING = (
-    "P[c] = Σ_k v_kc P_k[c]: v equal (mean), n_kc (count), n_kc × train accuracy (reliability), or "
-    "n_kc × how far class c stands out at the client (confidence)"
+    "P[c] = Σ_k v_kc P_k[c], where v_kc is equal (mean), n_kc (count), n_kc × train accuracy "
+    "(reliability), or n_kc × the standardised score of class c at the client (confidence)"
 )
 
 
@@ -29,10 +29,12 @@ def prototypes_of(clients: Sequence[Summary], source: Source) -> Tensor:
 def merge_prototypes(
     each: Tensor, clients: Sequence[Summary], source: Source, merging: Merging
 ) -> Tensor:
-    """Σ_k v_kc P_k[c] with Σ_k v_kc = 1; the plain mean for a class that nobody weighs."""
+    """Σ_k v_kc P_k[c] with Σ_k v_kc = 1; the plain mean for a class whose weights are all 0."""
     votes = _votes(clients, merging)
     if merging == "mean" and source == "means":
-        votes = _counts(clients).clamp(max=1)  # a client has no mean of what it does not hold
+        votes = _counts(clients).clamp(
+            max=1
+        )  # a client has no mean of a class that it does not hold
     votes[:, votes.sum(dim=0) == 0] = 1
     return torch.einsum("kc,kcd->cd", (votes / votes.sum(dim=0)).float(), each)
 
@@ -50,7 +52,7 @@ def _votes(clients: Sequence[Summary], merging: Merging) -> Tensor:
 
 
 def _distinctness(client: Summary) -> Tensor:
-    """How far, in spreads, class c's own images score above the client's images at large."""
+    """By how many standard deviations images of class c score above the client's mean score."""
     own, mean, spread = (
         client.tensors[name].double() for name in ("score_own", "score_mean", "score_std")
     )

@@ -1,4 +1,4 @@
-"""IFFI as the FAFI paper means it: whoever sees an image as it sees noise has less say."""
+"""IFFI as the FAFI paper describes it: features similar to those of noise have a smaller weight."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class NoiseCombiner(FeatureCombiner, name="noise"):
 class NoiseWeighted(Features):
     """`features` with w_k(x) ∝ w_k · (1 − cos(f_k(x), f_k(noise))), per client and image.
 
-    f_k(noise) is the client's mean feature of noise images, the same images at every client; it is
-    in the upload. FAFI's released code averages this weight over clients, and so it cancels.
+    f_k(noise) is the client's mean feature of noise images, which are the same at every client; it
+    is part of the upload. FAFI's released code averages this weight over clients, so it cancels.
     """
 
     def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The output ensemble: clients' probabilities are averaged."""
+"""The output ensemble, which averages the clients' probabilities."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from accord.messages import Briefing
 
 @fusions.register("outputs")
 class OutputEnsemble(Vote):
-    """Σ_k w_k softmax(logits_k(x)); with `prior`, logits_k − log prior_k first.
+    """Σ_k w_k softmax(logits_k(x)); with `prior`, log prior_k is first subtracted from logits_k.
 
-    `prior` is for nets that have learnt it, by cross-entropy. A balanced softmax has taken it out
-    already, and taking it out twice favours what a client has never seen: near chance.
+    `prior` is for nets that have learnt the label prior by cross-entropy. A balanced softmax has
+    already removed it. If it is removed twice, classes that a client has never seen get the highest
+    scores, and the accuracy is near chance.
     """
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
     prior: bool = Field(
-        False, description="subtract the log of the client's label prior, (n_kc + 1) smoothed"
+        False,
+        description="subtract the log of the client's label prior, which is smoothed as n_kc + 1",
     )
 
     def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The closed form: clients' sums are added, and the best linear classifier is solved."""
+"""The closed form: the server adds the clients' sums and solves a ridge regression."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ from accord.messages import MAP, NET, Upload, UploadHeader
 class RidgeFusion(Merge):
     """s = W(φ − μ) + ȳ, W = (S + λI)⁻¹ Σ(φ − μ)(y − ȳ)ᵀ over all clients; the largest ln p(c | s).
 
-    s | c ~ N(m_c, V), as unseen images score. Sums do not care who holds what: the answer is that
-    of all images in one place, for every partition. λ is chosen by generalised cross-validation,
-    m and V follow, from the sums alone.
+    s | c ~ N(m_c, V) models the scores of unseen images. The sums do not depend on the partition:
+    the result is that of all images in one place. λ is chosen by generalised cross-validation. λ,
+    m and V are computed from the sums alone.
     """
 
-    penalty: float | None = Field(None, gt=0, description="λ; null: by cross-validation")
+    penalty: float | None = Field(
+        None, gt=0, description="λ; null means that cross-validation chooses it"
+    )
     prior: Prior = Field(
-        "uniform", description="π: every class as likely as any other, or as in the data"
+        "uniform",
+        description="π, the class probabilities: equal for all classes (uniform), or as in the "
+        "training data (data)",
     )
 
     @property
@@ -42,7 +46,7 @@ class RidgeFusion(Merge):
     def merge(self, scene: Scene) -> Iterator[Upload]:
         total = scene.total
         if total is None:
-            raise ValueError("'ridge' fuses sums")
+            raise ValueError("the fusion 'ridge' needs sums, but the uploads hold none")
         began = time.perf_counter()
         found = solve(total, self.penalty, scene.tell)
         event = {

@@ -1,4 +1,4 @@
-"""Base and head apart (note 002, plan 2): first blocks are shared, the rest is each client's."""
+"""A split into base and head (note 002, plan 2): the first blocks are shared, the rest is not."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from accord.nets.backbones.base import build_encoder
 
 @fusions.register("split")
 class Split(Merge):
-    """Client k keeps its own blocks after the first ℓ_k of L; the others are averaged.
+    """The first ℓ_k of L blocks are averaged; client k keeps its own later blocks.
 
-    The more alike the clients' labels, the more is shared: ℓ = round(s·L), s the mean cosine of
-    two clients' label histograms (`server`); or each client decides by itself, by the entropy of
-    its own: ℓ_k = round(L·H_k/log C) (`client`). `before` is `server` agreed upon before training,
-    by histograms alone: one more exchange. Block b of client k becomes the mean over those clients
-    of its cluster that share block b. The result is one net per client, personal to it, and all
-    of them answer together as `features` do. Batch norms of later blocks never saw the averaged
-    features: expect to lose much unless clients are alike. One-class clients weigh on linear heads
-    as they do with `features`.
+    With `decides: server`, ℓ = round(s·L), where s is the mean cosine of two clients' label
+    histograms: clients with similar labels share more blocks. With `client`, each client decides by
+    the entropy of its own labels, ℓ_k = round(L·H_k/log C). `before` is the same as `server`, but ℓ
+    is set before training, from the histograms alone, which needs one more exchange. Block b of
+    client k becomes the mean over the clients of its cluster that share block b. The result is one
+    personal net per client, and `features` combines all of them. The BatchNorm layers of later
+    blocks were not trained on the averaged features: unless clients are similar, the accuracy
+    falls strongly. Linear heads of one-class clients cause the same problem as with `features`.
     """
 
     personal: ClassVar[bool] = True
-    decides: Literal["server", "client", "before"] = Field("server", description="who sets ℓ")
-    blocks: int | None = Field(None, ge=0, description="ℓ itself, instead of all that")
+    decides: Literal["server", "client", "before"] = Field(
+        "server", description="who sets ℓ, and when"
+    )
+    blocks: int | None = Field(None, ge=0, description="a fixed ℓ, which replaces `decides`")
     cluster: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="clients whose histograms have at least this cosine share with each other only",
+        description="only clients whose label histograms have at least this cosine share blocks",
     )
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
 
@@ -86,7 +88,7 @@ def histograms(clients: Sequence[Summary]) -> Tensor:
 
 
 def likeness(p: Tensor) -> float:
-    """The mean cosine of two different rows; 1 for a lone row."""
+    """The mean cosine of two different rows; 1 if there is only one row."""
     if len(p) < 2:
         return 1.0
     unit = F.normalize(p, dim=1)
@@ -95,7 +97,7 @@ def likeness(p: Tensor) -> float:
 
 
 def clusters(p: Tensor, least: float | None) -> list[int]:
-    """The number of each row's cluster: rows are joined whose cosine is at least `least`."""
+    """The cluster number of each row. Rows whose cosine is at least `least` are joined."""
     found = list(range(len(p)))
     if least is None:
         return [0] * len(p)
@@ -109,7 +111,7 @@ def clusters(p: Tensor, least: float | None) -> list[int]:
 
 
 def _stages(scene: Scene) -> list[str]:
-    """The prefixes of the encoder's stages, in order; that of tensors in a file says nothing."""
+    """The name prefixes of the encoder's stages in order, which is not the order in a file."""
     header = scene.briefing.header
     encoder = build_encoder(header.net.backbone, header.channels, header.net.norm)
     return [f"encoder.stages.{name}." for name, _ in encoder.stages.named_children()]

@@ -1,4 +1,4 @@
-"""FedSRA's fusion: every client's features brought to one scale before they are added."""
+"""The fusion of FedSRA: every client's features are standardised before they are added."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from accord.fusion.features import FeatureCombiner, Features
 from accord.fusion.merging import merge_prototypes, prototypes_of
 from accord.messages import Briefing
 
-FLAT = 1e-6  # the least variance: a feature that never moves says nothing
+FLAT = 1e-6  # the smallest variance, for features that are constant
 
 
 @fusions.register("standardised")
 class Standardised(Features):
     """argmax_c cos(Σ_k w_k f̂_k(x), P[c]) with f̂ = (f − μ_k)/σ_k, elementwise.
 
-    μ_k and σ_k are the moments in the client's upload, never those of test images, so that a
-    prediction does not depend on what else is in its batch. With `prototypes: means` the class
-    means are standardised like the features. A client with one class divides by the small spread
-    within that class and so has a loud say: with one such client of four it loses some points on
-    digits, with three of four it falls near to chance.
+    μ_k and σ_k are the moments in the client's upload and never those of test images, so that a
+    prediction does not depend on the other images of its batch. With `prototypes: means`, the class
+    means are standardised like the features. A client with one class divides by the small standard
+    deviation within that class and therefore has too much influence: on digits, with one such
+    client of four the accuracy falls by some points, with three of four to near chance.
     """
 
     weights: Weights = Field("sqrt", description="w_k: count (n_k), sqrt (√n_k) or equal")

@@ -1,4 +1,4 @@
-"""OT-Fusion (Singh and Jaggi, 2020, arXiv 1910.05653): match neurons, then average them."""
+"""OT-Fusion (Singh and Jaggi, 2020, arXiv 1910.05653): neurons are matched and then averaged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from accord.nets.channels import IMAGE, Layer, Spaces, channel_spaces
 
 @fusions.register("transport")
 class Transport(Average):
-    """`average` after optimal transport has matched every client's channels to the largest one's.
+    """`average` after optimal transport has matched all channels to those of the largest client.
 
-    From the first layer to the last, the channels of a space are matched by their incoming weights
-    as they act (BN folded in), inputs already matched; a space that residual sums share is matched
-    once, by all convolutions that write to it. Equally many channels of equal mass make the plan a
-    permutation, so a matched net computes what it did before.
+    From the first layer to the last, the channels of a space are matched by their incoming weights,
+    with BatchNorm folded in and with inputs that are already matched. A space that residual sums
+    share is matched once, by all convolutions that write to it. Both nets have the same number of
+    channels with equal mass, so that the plan is a permutation and a matched net computes the same
+    function as before.
     """
 
     def require(self, norm: str, public: int) -> None:
@@ -50,7 +51,7 @@ class Transport(Average):
 
 
 def matched(net: Tensors, reference: Tensors, spaces: Spaces) -> Tensors:
-    """`net` with its channels in the order of those of `reference` that they are most like."""
+    """`net` with its channels in the order of the most similar channels of `reference`."""
     orders: dict[int, Tensor] = {}
     for space in spaces.order():
         ready = [m for m in spaces.makers(space) if m.inputs == IMAGE or m.inputs in orders]
@@ -65,7 +66,7 @@ def matched(net: Tensors, reference: Tensors, spaces: Spaces) -> Tensors:
 
 
 def reordered(net: Tensors, spaces: Spaces, orders: dict[int, Tensor]) -> Tensors:
-    """The same function with channels in another order: `orders[space][i]` becomes the i-th."""
+    """The same function with reordered channels: channel `orders[space][i]` becomes the i-th."""
     found = dict(net)
     for layer in spaces.layers:
         prefix = f"encoder.{layer.name}."
@@ -81,7 +82,7 @@ def reordered(net: Tensors, spaces: Spaces, orders: dict[int, Tensor]) -> Tensor
 
 
 def _acting(net: Tensors, maker: Layer, spaces: Spaces) -> Tensor:
-    """(outputs, inputs·k·k + 1): weights and shift of a convolution, its batch norm folded in."""
+    """(outputs, inputs·k·k + 1): weights and shift of a convolution with folded batch norm."""
     norm = f"encoder.{_norm_after(maker, spaces).name}."
     weight = net[f"encoder.{maker.name}.weight"]
     gain = net[norm + "weight"] / (net[norm + "running_var"] + EPSILON).sqrt()
@@ -90,7 +91,7 @@ def _acting(net: Tensors, maker: Layer, spaces: Spaces) -> Tensor:
 
 
 def _reordered(net: Tensors, maker: Layer, spaces: Spaces, orders: dict[int, Tensor]) -> Tensor:
-    """`_acting`, the inputs in their new order."""
+    """`_acting` with the inputs in their new order."""
     acting = _acting(net, maker, spaces)
     if maker.inputs == IMAGE:
         return acting
@@ -105,7 +106,7 @@ def _norm_after(maker: Layer, spaces: Spaces) -> Layer:
 
 
 def _assignment(cost: Tensor) -> Tensor:
-    """For each row the column that optimal transport gives it."""
+    """The column that optimal transport assigns to each row."""
     import ot  # an optional extra
 
     mass = torch.full((len(cost),), 1 / len(cost), dtype=torch.float64).numpy()

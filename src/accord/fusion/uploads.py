@@ -1,4 +1,4 @@
-"""A trial's uploads on disk, loaded one at a time and checked before use."""
+"""A trial's uploads on disk, which are loaded one at a time and checked before use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ LARGE = (NET + "encoder.", "scatter")
 class UploadFiles:
     """The uploads at `paths`, in the order of the clients.
 
-    What a client sent is checked; `own` files are nets that this server merged itself.
+    Uploads of clients are checked. Files with `own` set are nets that this server merged itself,
+    and they are not checked.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class UploadFiles:
         return upload
 
     def _check_client(self, upload: Upload, path: Path) -> None:
-        """A file says whose it is; another client's in its place would count twice."""
+        """Refuses a file that holds the upload of another client, which would count twice."""
         named = path.stem.removeprefix("client-").partition("@")[0]
         if path.stem.startswith("client-") and upload.header.client != named:
             raise AccordError(
@@ -56,5 +57,5 @@ class UploadFiles:
         return found
 
     def summaries(self) -> list[Summary]:
-        """All but the encoders' weights, which would not fit in memory for many clients."""
+        """All uploads without the encoders' weights, which are too large for many clients."""
         return self._summaries
