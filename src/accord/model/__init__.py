@@ -1,1 +1,1 @@
-"""A fused model that a user keeps: saved, loaded, asked and exported."""
+"""Fused models on disk: saving, loading, prediction and export."""

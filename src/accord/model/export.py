@@ -1,4 +1,4 @@
-"""A saved model as one ONNX file, for programs that know nothing of Accord or PyTorch."""
+"""Export of a saved model to one ONNX file, for programs without Accord and PyTorch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from accord.fusion.base import Outputs
 from accord.model.predictor import Predictor
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
-CLOSE = 1e-4  # how far a confidence may be from the model's own
+CLOSE = 1e-4  # the largest allowed difference between confidences of the file and of the model
 
 
 class Whole(nn.Module):
-    """Images (N, C, H, W) in 0…1 → confidences (N, classes): normalisation, nets and rule."""
+    """Normalisation, nets and rule: images (N, C, H, W) in 0…1 → confidences (N, classes)."""
 
     mean: Tensor
     std: Tensor
@@ -43,7 +43,7 @@ class Whole(nn.Module):
 
 
 def export_onnx(model: Predictor, path: Path) -> float:
-    """Writes `path`, compares its answers with the model's, and returns the largest difference."""
+    """Writes `path` and returns the largest difference of its confidences to the model's."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise AccordError(
@@ -52,7 +52,8 @@ def export_onnx(model: Predictor, path: Path) -> float:
         )
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise AccordError(
-            f"--onnx {path}: expected a file in a folder that exists; found none such."
+            f"--onnx {path}: expected a file in a folder that exists; found a folder, "
+            "or a file in a folder that does not exist."
         )
     header, whole = model.header, Whole(model).eval()
     shape = (2, header.channels, header.height, header.width)
@@ -76,14 +77,17 @@ def export_onnx(model: Predictor, path: Path) -> float:
     content = io.BytesIO(proto.SerializeToString()).getvalue()
     difference = _difference(content, whole, shape)
     if difference > CLOSE:
-        raise RuntimeError(f"the exported file answers otherwise, by up to {difference:.2g}")
+        raise RuntimeError(
+            f"the confidences of the exported file differ from the model's by up to "
+            f"{difference:.2g}"
+        )
     write_atomic(path, content)
     return difference
 
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """It warns of its own future, and of packages that nothing here needs."""
+    """Hides the exporter's warnings of later versions and of packages that are not needed."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -96,7 +100,7 @@ def _quiet_exporter() -> Iterator[None]:
 
 
 def _difference(content: bytes, whole: Whole, shape: tuple[int, ...]) -> float:
-    """Largest difference of a confidence, over batches of one and of several images."""
+    """The largest difference of a confidence, over batches of one and of several images."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""A saved model at work on image files."""
+"""Predictions of a saved model for image files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from accord.nets.inference import EVAL_BATCH
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one image."""
+    """A model's prediction for one image."""
 
     file: str
     label: str
@@ -32,13 +32,14 @@ class Prediction:
 def predict(
     model: Predictor, paths: Sequence[Path], tell: Callable[[str], None]
 ) -> list[Prediction]:
-    """Every image in `paths`, files or folders, one by one as far as the answer is concerned.
+    """The prediction for every image in `paths`, which are files or folders.
 
-    `tell` hears of files that are no pictures; the others are answered all the same.
+    A prediction does not depend on the other images. `tell` gets a message for each file that is
+    not an image; the other files are still predicted.
     """
     files = image_files(paths)
     found: list[Prediction] = []
-    peak, brightest = -1, paths[0]  # of 16-bit pictures: together they tell how they are scaled
+    peak, brightest = -1, paths[0]  # of all 16-bit images, to check their scale
     for start in range(0, len(files), EVAL_BATCH):
         readable = _readable(files[start : start + EVAL_BATCH], tell)
         if not readable:
@@ -70,6 +71,6 @@ def _prediction(file: Path, row: list[float], model: Predictor) -> Prediction:
 
 
 def prediction_lines(found: Sequence[Prediction]) -> list[str]:
-    """Class, confidence and file: the name last, so that it is never cut."""
+    """One line per image: class, confidence and file. The file is last, so that it is never cut."""
     wide = max((len(one.label) for one in found), default=0)
     return [f"{one.label:<{wide}}  {one.confidence:6.1%}  {one.file}" for one in found]

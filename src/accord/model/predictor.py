@@ -1,4 +1,4 @@
-"""A predictor is a thing a user keeps: nets, the rule they answer by, and what an image must be."""
+"""A predictor: nets, the rule that combines their outputs, and the expected image format."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from accord.nets.net import Net, loaded_net
 
 @dataclass(frozen=True)
 class Predictor:
-    """Images in, scores out; softmax(scores) are the confidences.
+    """A map from images to scores; softmax(scores) are the confidences.
 
-    `weights(k)` gives the k-th net's: they are loaded one at a time, so memory does not grow with
-    the number of clients.
+    `weights(k)` returns the weights of the k-th net. Nets are loaded one at a time, so that the
+    memory does not grow with the number of clients.
     """
 
     header: ModelHeader
@@ -40,9 +40,9 @@ class Predictor:
             yield folded(net).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def scores(self, images: ImageSet | Bytes) -> Tensor:
-        """(N, C), in eval mode: what is said of an image never depends on the others.
+        """(N, C): the scores in eval mode. The scores of an image never depend on other images.
 
-        `images`: uint8 (N, H, W, channels), of the size the model expects.
+        `images` are uint8 (N, H, W, channels), in the size that the model expects.
         """
         if not isinstance(images, ImageSet):
             images = self._as_set(images)
@@ -51,7 +51,7 @@ class Predictor:
             vote = torch.cat([self.combiner.vote(index, o) for o in self._outputs(net, images)])
             total = vote if total is None else total + vote
         if total is None:
-            raise ValueError("a predictor has at least one net")
+            raise ValueError("a predictor needs at least one net; found none")
         return self.combiner.decide(total)
 
     def _as_set(self, pixels: Bytes) -> ImageSet:
@@ -73,7 +73,7 @@ class Predictor:
     # --- on disk -------------------------------------------------------------------------------
 
     def save(self, folder: Path) -> None:
-        """Writes the folder whole; an older model there, and nothing else, is replaced."""
+        """Writes the folder at once. It replaces an older model there, but no other files."""
         nets = (self.weights(index) for index in range(self.header.nets))
         save_model(folder, self.header, nets, self.combiner.state_dict())
 
@@ -92,14 +92,15 @@ def _combiner(saved: SavedModel) -> Combiner:
     missing = sorted(kind.tensors() ^ tensors.keys())
     if missing:
         raise AccordError(
-            f"{saved.folder / COMBINER} does not hold what the rule {saved.header.combiner!r} "
-            f"knows: {missing[0]!r} is missing or one too many. Save the model again."
+            f"{saved.folder / COMBINER} does not hold the tensors of the rule "
+            f"{saved.header.combiner!r}: {missing[0]!r} is missing or should not be there. Save "
+            "the model again."
         )
     return kind(**tensors)
 
 
 def _checked(predictor: Predictor, saved: SavedModel) -> Iterator[Net]:
-    """The nets, or an error that names the file that does not fit."""
+    """The nets. A net that does not fit raises an error that names its file."""
     nets = predictor.nets()
     for index in range(predictor.header.nets):
         try:
