@@ -60,3 +60,20 @@ def even(seed: int, rows: int, width: int) -> Data:
 
 def uneven(seed: int, rows: int, width: int) -> Data:
     return made_up(seed, rows, width, 3)
+
+
+CLASSES = 3
+EDGES: dict[str, Data] = {
+    "one image": Data(np.array([[3.0, -2.0]]), np.array([1])),
+    "one feature": made_up(0, 9, 1, CLASSES),
+    "one feature of one image": Data(np.array([[5.0]]), np.array([2])),
+    "one class": Data(made_up(1, 9, 4, 1).features, np.full(9, 1)),
+    "the same image": Data(np.full((7, 3), 0.5), np.array([0, 0, 1, 2, 2, 2, 2])),
+    "a feature that never changes": Data(
+        made_up(2, 9, 4, CLASSES).features * [1, 0, 1, 1] + [0, 0.7, 0, 0], np.arange(9) % 3
+    ),
+    "two features that are one": Data(np.outer(np.arange(6.0), [1, 1]), np.arange(6) % 3),
+    "more features than images": made_up(3, 4, 12, CLASSES),
+    "large numbers": Data(1e6 * made_up(4, 9, 4, CLASSES).features, np.arange(9) % 3),
+    "small numbers": Data(1e-6 * made_up(5, 9, 4, CLASSES).features, np.arange(9) % 3),
+}
