@@ -66,7 +66,7 @@ def assert_close(found: Tensor, expected: NDArray[np.float64]) -> None:
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_feature_moments_are_of_all_images() -> None:
+def test_feature_statistics_are_of_all_images() -> None:
     net, data = net_of(), data_of(LABELS)
     _, found = measure_client(net, data, HEADER, CPU)
     features, _ = outputs(net, data)
@@ -84,7 +84,7 @@ def test_class_means_are_per_class_and_zero_where_none_is_held() -> None:
     assert torch.equal(found["class_means"][2], torch.zeros(64))
 
 
-def test_score_moments_weigh_held_classes_equally() -> None:
+def test_score_statistics_weigh_held_classes_equally() -> None:
     net, data = net_of(), data_of(LABELS)
     _, found = measure_client(net, data, HEADER, CPU)
     features, _ = outputs(net, data)
@@ -151,7 +151,7 @@ def test_whoever_looks_at_a_batch_keeps_gradients_on() -> None:
         assert not torch.is_inference_mode_enabled()
 
 
-def test_a_single_image_gives_finite_moments() -> None:
+def test_a_single_image_gives_finite_statistics() -> None:
     accuracy, found = measure_client(net_of(), data_of([2]), HEADER, CPU)
     assert accuracy in (0, 1)
     assert all(bool(torch.isfinite(tensor).all()) for tensor in found.values())
@@ -159,7 +159,7 @@ def test_a_single_image_gives_finite_moments() -> None:
     assert_close(found["score_std"], np.zeros(4))
 
 
-def test_features_of_zero_give_finite_moments() -> None:
+def test_features_of_zero_give_finite_statistics() -> None:
     net = net_of()
     for part in net.encoder.modules():
         if isinstance(part, nn.BatchNorm2d):
@@ -169,7 +169,7 @@ def test_features_of_zero_give_finite_moments() -> None:
     assert all(bool(torch.isfinite(tensor).all()) for tensor in found.values())
 
 
-def test_moments_are_float32_of_the_documented_shapes() -> None:
+def test_statistics_are_float32_of_the_documented_shapes() -> None:
     _, found = measure_client(net_of(), data_of(LABELS), HEADER, CPU)
     shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
     assert shapes == {
@@ -183,3 +183,53 @@ def test_moments_are_float32_of_the_documented_shapes() -> None:
         "noise_feature": (64,),
     }
     assert {tensor.dtype for tensor in found.values()} == {torch.float32}
+
+
+def cosines_of(net: Net, images: Tensor) -> NDArray[np.float64]:
+    """cos(f, P[c]) of normalised images (N, C, H, W), by NumPy."""
+    with torch.no_grad():
+        f = net.eval().encoder(images).double().numpy()
+    P = net.head.prototypes.detach().double().numpy()
+    lengths = np.linalg.norm(f, axis=1)[:, None] * np.linalg.norm(P, axis=1)
+    found: NDArray[np.float64] = f @ P.T / lengths
+    return found
+
+
+def test_own_scores_are_of_a_sample_of_each_class_upright_and_rotated() -> None:
+    """Of 40, 7 and 3 images: the first 6, 1 and 1, as they are and turned by 90°."""
+    labels = [0, 1, 3] * 3 + [0, 1] * 4 + [0] * 33
+    net, data = net_of(), data_of(labels)
+    _, found = measure_client(net, data, HEADER, CPU)
+    members = {c: np.flatnonzero(data.labels == c)[:k] for c, k in ((0, 6), (1, 1), (3, 1))}
+    for name, turns in (("score_own", 0), ("score_rotated", 1)):
+        for c, rows in members.items():
+            pixels = np.rot90(data.images[data.rows[rows]] / 255, turns, axes=(1, 2))
+            seen = ((pixels - HEADER.mean) / HEADER.std).transpose(0, 3, 1, 2)
+            scores = cosines_of(net, torch.tensor(seen.copy(), dtype=torch.float32))
+            assert_close(found[name][c], scores[:, c].mean())
+        assert found[name][2] == 0  # the client holds no image of this class
+    assert not torch.equal(found["score_own"], found["score_rotated"])
+
+
+def test_the_noise_feature_is_the_mean_over_noise_that_is_the_same_everywhere() -> None:
+    net = net_of()
+    for labels, count in (([0, 1] * 50, 5), ([0, 1, 3], 4), ([0] * 2000, 64)):
+        _, found = measure_client(net, data_of(labels), HEADER, CPU)
+        noise = torch.randn((count, 3, 8, 8), generator=torch_generator(0, "noise"))
+        with torch.no_grad():
+            expected = net.eval().encoder(noise).mean(dim=0).double().numpy()
+        assert_close(found["noise_feature"], expected)
+
+
+@pytest.mark.parametrize("images", [200, 1024, 3000])
+def test_all_of_it_takes_at_most_a_fifth_more_than_one_pass(images: int) -> None:
+    net, data = net_of(), data_of([0, 1, 2, 3] * (images // 4))
+    passed = 0
+
+    def count(_: nn.Module, given: tuple[Tensor]) -> None:
+        nonlocal passed
+        passed += len(given[0])
+
+    net.encoder.register_forward_pre_hook(count)
+    measure_client(net, data, HEADER, CPU)
+    assert images < passed <= 1.2 * images
