@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from accord.core.errors import AccordError
 from balance.support import a_step, own_loss, settle, sigmas
+from core.cases import looped
 
 # Note 003: client 3 on SVHN, 50 rounds.
 ROUND = [0, 9, 14, 15, 19, 29]
@@ -22,9 +23,7 @@ EFFECTIVE = [11.80, 52.17, 143260.89, 328052.05, 909751.50, 1658926.14]
 loss = st.floats(0.01, 10)
 
 
-@pytest.mark.parametrize(
-    ("round_", "raw", "s", "effective"), list(zip(ROUND, RAW, S, EFFECTIVE, strict=True))
-)
+@looped(("round_", "raw", "s", "effective"), list(zip(ROUND, RAW, S, EFFECTIVE, strict=True)))
 def test_the_dials_of_note_003(round_: int, raw: float, s: float, effective: float) -> None:
     # Where σ_l² and σ_a² stand does not matter, their ratio does.
     weigher = sigmas("attenuated", {"start_local": math.log(raw) - 2, "start_align": -2})

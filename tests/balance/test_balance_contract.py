@@ -18,7 +18,7 @@ from accord.client.optimiser import Optimiser
 from accord.core.budget import Budget
 from accord.core.parts import make_part, part_spec
 from balance.support import a_step, own_loss, rule, started
-from core.cases import case
+from core.cases import case, looped
 
 COUNTS = {
     "even": (5, 5, 5, 5),
@@ -27,7 +27,7 @@ COUNTS = {
     "single image": (0, 0, 0, 1),
 }
 EVERY = balances.names()
-every_balance = pytest.mark.parametrize("name", EVERY)
+every_balance = looped("name", EVERY)
 SITUATIONS = list(product(COUNTS, (0.0, 0.5, 0.999)))  # whose labels, and the share of training
 Losses = tuple[dict[str, Tensor], Tensor]
 

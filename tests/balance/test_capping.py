@@ -12,6 +12,7 @@ from accord.balance import Step, balances
 from accord.balance.sigmas import SigmaWeigher
 from accord.core.errors import AccordError
 from balance.support import a_step, lambdas, own_loss, sigmas
+from core.cases import looped
 
 CAPPED = [name for name in balances if "lambda_cap" in balances.get(name).model_fields]
 every_capped = pytest.mark.parametrize("name", CAPPED)
@@ -42,8 +43,8 @@ def gamma(weigher: SigmaWeigher) -> float:
 
 
 @every_capped
-@pytest.mark.parametrize("attenuation", ["constant", "linear"])
-@pytest.mark.parametrize("local", ["noisy", "falling"])
+@looped("attenuation", ["constant", "linear"])
+@looped("local", ["noisy", "falling"])
 def test_lambda_stays_under_its_cap_where_attenuated_explodes(
     name: str, attenuation: str, local: str
 ) -> None:
@@ -59,7 +60,7 @@ def test_the_rules_with_a_cap_are_found() -> None:
 
 
 @every_capped
-@pytest.mark.parametrize(("level", "several"), [(3.0, 1.2), (10.0, 4.0)])
+@looped(("level", "several"), [(3.0, 1.2), (10.0, 4.0)])
 def test_with_momentum_sigma_overshoots_the_cap(name: str, level: float, several: float) -> None:
     """When L_al falls within a few steps; the more, the further L_loc is from σ_l² = 1."""
     steps = history("noisy", level, steps_to_fall=5)[:300]
@@ -95,7 +96,7 @@ def test_a_given_gamma_is_used_as_it_is(name: str) -> None:
 
 
 @every_capped
-@pytest.mark.parametrize("seen", [4, 10])
+@looped("seen", [4, 10])
 def test_the_measurement_survives_a_restart(name: str, seen: int) -> None:
     losses = [float(n) for n in range(1, 16)]
     whole, before, after = sigmas(name), sigmas(name), sigmas(name)
@@ -116,7 +117,7 @@ def test_sigma_has_no_momentum_unless_told(name: str) -> None:
 
 
 @every_capped
-@pytest.mark.parametrize(
+@looped(
     ("key", "value"), [("gamma", -0.1), ("gamma", "manual"), ("lambda_cap", 0), ("momentum", 1)]
 )
 def test_a_parameter_out_of_range_is_refused(name: str, key: str, value: Any) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from accord.balance import Weigher
 from accord.core.errors import AccordError
 from balance.support import a_step, rule, started
+from core.cases import looped
 
 
 def weight(weigher: Weigher, loss: float) -> float:
@@ -77,9 +78,7 @@ def test_ends_in_the_wrong_order_are_refused() -> None:
         started("confidence", {"lowest": 2, "highest": 1})
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("lowest", -1), ("highest", -1), ("memory", 1), ("memory", -0.1)]
-)
+@looped(("key", "value"), [("lowest", -1), ("highest", -1), ("memory", 1), ("memory", -0.1)])
 def test_a_parameter_out_of_range_is_refused(key: str, value: float) -> None:
     with pytest.raises(AccordError, match=rf"balance\.{key}"):
         started("confidence", {key: value})

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from accord.balance.entropy import entropy_bits, normalised_entropy
 from accord.core.errors import AccordError
 from balance.support import a_step, started
+from core.cases import looped
 
 # Note 001: CIFAR-10 at α = 0.05, five clients, λ from 0.1 to 10.
 BITS = [1.9079, 1.7997, 0.6091, 1.1689, 1.7245]
 NORMALISED = [0.5743, 0.5418, 0.1834, 0.3519, 0.5191]
 LAMBDA = [5.7859, 5.4634, 1.9152, 3.5837, 5.2395]
-clients = pytest.mark.parametrize("client", range(5))
+clients = looped("client", range(5))
 
 some_counts = st.lists(st.integers(0, 5000), min_size=2, max_size=20).filter(any)
 
@@ -60,7 +61,7 @@ def test_the_figures_above_are_the_notes() -> None:
     assert (note["classes"], note["lambda_min"], note["lambda_max"]) == (10, 0.1, 10.0)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("counts", "bits"),
     [
         ([7, 0, 0, 0], 0.0),

@@ -16,6 +16,7 @@ from torchjd.aggregation import MGDA, DualProj, UPGrad
 from accord.balance import Mixture, Weights
 from accord.core.errors import AccordError
 from balance.support import a_step, gradients, rule, started
+from core.cases import looped
 
 AGGREGATORS = ["upgrad", "dualproj", "mgda"]
 vector = st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3)
@@ -68,7 +69,7 @@ def test_upgrad_adds_each_gradient_projected_by_the_other(
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-3 * (size(local) + size(align)))
 
 
-@pytest.mark.parametrize(
+@looped(
     ("name", "torchjd"),
     [
         ("upgrad", UPGrad(torch.ones(2))),
@@ -76,7 +77,7 @@ def test_upgrad_adds_each_gradient_projected_by_the_other(
         ("mgda", MGDA()),
     ],
 )
-@pytest.mark.parametrize("align", [(-0.8, 0.9, 0.1), (0.6, 0.8, 0.3)])
+@looped("align", [(-0.8, 0.9, 0.1), (0.6, 0.8, 0.3)])
 def test_every_aggregator_is_torchjds(
     name: str, torchjd: nn.Module, align: tuple[float, ...]
 ) -> None:
@@ -112,8 +113,8 @@ def test_a_small_gradient_is_protected_as_well() -> None:
     assert cosine >= -0.01  # −0.55
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@looped("name", AGGREGATORS)
+@looped("scale", [1e-6, 1e6])
 def test_the_mix_does_not_depend_on_the_size_of_both(name: str, scale: float) -> None:
     local, align = (1.0, 0.2), (-0.7, 0.9)
     tiny = [[scale * x for x in gradient] for gradient in (local, align)]
@@ -132,8 +133,8 @@ def test_without_conflict_b_is_lambda() -> None:
     assert ab(weights) == pytest.approx((1, 3), abs=1e-5)
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
-@pytest.mark.parametrize(("local", "align"), [((0, 0), (0, 0)), ((1, 0), (0, 0)), ((0, 0), (1, 0))])
+@looped("name", AGGREGATORS)
+@looped(("local", "align"), [((0, 0), (0, 0)), ((1, 0), (0, 0)), ((0, 0), (1, 0))])
 def test_zero_gradients_give_finite_weights(
     name: str, local: tuple[float, float], align: tuple[float, float]
 ) -> None:
@@ -142,8 +143,8 @@ def test_zero_gradients_give_finite_weights(
     assert math.isfinite(b)
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@looped("name", AGGREGATORS)
+@looped("bad", [math.nan, math.inf])
 def test_a_broken_gradient_shows_as_nan(name: str, bad: float) -> None:
     """Rather than as an error of the solver: the epoch's check then stops the client."""
     weigher = started("gradient", {"aggregator": name})

@@ -9,6 +9,7 @@ from torch import nn
 from accord.balance import Mixture, Weigher
 from accord.core.errors import AccordError
 from balance.support import a_step, gradients, started
+from core.cases import looped
 
 LOCAL, ALIGN = (3.0, 4.0), (0.0, 2.5)  # norms 5 and 2.5
 
@@ -39,7 +40,7 @@ def test_two_parameters_by_hand() -> None:
     torch.testing.assert_close(theta.grad, torch.tensor([6.0 + 2 * 4, 8.0 + 2 * 3]))
 
 
-@pytest.mark.parametrize(("rate", "expected"), [(0, 2.0), (0.5, 4.0), (1, 8.0), (2, 32.0)])
+@looped(("rate", "expected"), [(0, 2.0), (0.5, 4.0), (1, 8.0), (2, 32.0)])
 def test_the_rate_is_an_exponent(rate: float, expected: float) -> None:
     weigher = started("gradnorm", {"rate": rate, "memory": 0.0})
     weight(weigher, 8.0, 6.0)

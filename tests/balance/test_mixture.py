@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from accord.balance import Mixture, balances
 from accord.balance.mixture import DIALS, GRADIENTS
 from balance.support import started
-from core.cases import case
+from core.cases import case, looped
 
 NONE_OF_THEM = dict.fromkeys((*DIALS, *GRADIENTS))
 
@@ -185,7 +185,7 @@ def state_of(mixture: Mixture) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in mixture.state_dict().items()}
 
 
-@pytest.mark.parametrize("name", balances.names())
+@looped("name", balances.names())
 def test_alone_alignment_terms_are_summed_whatever_their_rules(name: str) -> None:
     for look in (False, True):
         with case(look):

@@ -16,10 +16,11 @@ from accord.core.budget import Budget
 from accord.objective import Batch
 from accord.objective.anchors import AnchorAlignment
 from accord.objective.etf_anchors import SimplexETF
+from core.cases import looped
 
 # momentum m, lr, classes C, width d
 SETTINGS = [(0.0, 0.05, 10, 32), (0.5, 0.1, 3, 8), (0.9, 0.05, 10, 32), (0.9, 0.2, 4, 100)]
-every_setting = pytest.mark.parametrize(("m", "lr", "classes", "width"), SETTINGS)
+every_setting = looped(("m", "lr", "classes", "width"), SETTINGS)
 
 
 class Pull:
@@ -123,9 +124,7 @@ def speed(times: float, m: float, others: float) -> float:
     return (before - pull.rest.item()) / (400 * 0.05 / (1 - m) * others)
 
 
-@pytest.mark.parametrize(
-    ("times", "share"), [(0.1, 1.0), (0.95, 1.0), (1.5, 1 / 1.5), (2.0, 1 / 2), (5.0, 1 / 5)]
-)
+@looped(("times", "share"), [(0.1, 1.0), (0.95, 1.0), (1.5, 1 / 1.5), (2.0, 1 / 2), (5.0, 1 / 5)])
 def test_beyond_the_bound_the_shared_clip_starves_the_rest_of_the_net(
     times: float, share: float
 ) -> None:

@@ -14,6 +14,7 @@ from torch import nn
 from accord.balance import Mixture
 from accord.core.errors import AccordError
 from balance.support import a_step, own_loss, settle, sigmas
+from core.cases import looped
 
 loss = st.floats(0.01, 10)
 
@@ -108,7 +109,7 @@ def test_the_repair_has_a_slow_group_of_its_own() -> None:
     assert weigher.readings(0).lambda_raw == pytest.approx(math.exp(-1))
 
 
-@pytest.mark.parametrize(
+@looped(
     ("key", "value"),
     [
         ("start_local", "uniform"),

@@ -19,6 +19,7 @@ from accord.data import cache
 from accord.data.datasets import load, open_cached
 from accord.data.images import Dataset, Images
 from accord.data.raw import Raw, Source
+from core.cases import looped
 
 
 def dataset(seed: int = 0) -> Dataset:
@@ -67,7 +68,7 @@ def test_round_trip_is_exact_and_mapped() -> None:
     assert {path.name for path in folder.parent.iterdir()} <= {"key", "key.lock"}
 
 
-@pytest.mark.parametrize("harm", ["bytes", "gone", "meta", "shape"])
+@looped("harm", ["bytes", "gone", "meta", "shape"])
 def test_a_damaged_entry_is_told_and_rebuilt(harm: str) -> None:
     folder = cache.obtain("key", dataset, silent)
     images = folder / "train-images.npy"

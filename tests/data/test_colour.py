@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import kornia.color
 import kornia.enhance
-import pytest
 import torch
 from torch import Tensor
 
 from accord.data import colour
+from core.cases import looped
 
 
 def floats(count: int = 6, channels: int = 3) -> Tensor:
@@ -37,7 +37,7 @@ COLOURS = [
 ]
 
 
-@pytest.mark.parametrize(("ours", "theirs", "low", "high"), COLOURS)
+@looped(("ours", "theirs", "low", "high"), COLOURS)
 def test_colours_are_those_of_kornia(
     ours: Callable[[Tensor, Tensor], None],
     theirs: Callable[[Tensor, Tensor], Tensor],
@@ -58,7 +58,7 @@ def test_grey_is_that_of_kornia() -> None:
     torch.testing.assert_close(images, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("turns", [-0.5, -0.4, 0.0, 0.25, 0.5])
+@looped("turns", [-0.5, -0.4, 0.0, 0.25, 0.5])
 def test_turning_the_hue_back_restores_the_image(turns: float) -> None:
     images = floats()
     turned = images.clone()

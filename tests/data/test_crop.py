@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from accord.data.crop import crop, draw_boxes
+from core.cases import looped
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -82,7 +83,7 @@ def test_boxes_are_those_of_kornia_where_all_ratios_fit() -> None:
         assert gap < 0.03
 
 
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 40), (40, 3), (8, 8), (33, 20)])
+@looped(("height", "width"), [(1, 1), (1, 40), (40, 3), (8, 8), (33, 20)])
 def test_boxes_lie_inside_the_image(height: int, width: int) -> None:
     boxes = draw_boxes(2000, height, width, (0.05, 1.0), (1 / 2, 2.0), generator())
     top, left, tall, wide = boxes.unbind(1)

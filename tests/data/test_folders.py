@@ -47,7 +47,7 @@ def test_folder_tells_what_it_leaves_out(tmp_path: Path) -> None:
     (tmp_path / "train/a/notes.txt").write_text("x")
     told: list[str] = []
     read(find_folder(tmp_path), tell=told.append)
-    assert any("val not used" in line for line in told)
+    assert any("not used: val;" in line for line in told)
     assert any("1 files that are not images" in line for line in told)
 
 

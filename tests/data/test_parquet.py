@@ -64,7 +64,7 @@ def test_parquet_prefers_test_and_tells_what_it_leaves_out(tmp_path: Path) -> No
     told: list[str] = []
     raw = read(find_parquet(tmp_path), tell=told.append)
     assert_array_equal(held_out(raw).images, make.pixels(1, 4, 4, 1, 1))
-    assert told == ["not used: extra.parquet, validation.parquet"]
+    assert told == ["these files are not used: extra.parquet, validation.parquet"]
 
 
 def bad_parquet() -> dict[str, tuple[Callable[[Path], None], str]]:

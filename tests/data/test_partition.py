@@ -17,6 +17,7 @@ from accord.data.partition import Partition, make_partition
 from accord.data.schemes import make_scheme
 from accord.data.schemes.dirichlet import Skewed
 from accord.data.schemes.iid import Iid
+from core.cases import looped
 
 Columns = dict[str, NDArray[np.str_]]
 
@@ -50,7 +51,7 @@ class TestConfig:
         assert config(scheme="labels").labels == 2
         assert config(scheme="iid", alpha=None).skew is None
 
-    @pytest.mark.parametrize(
+    @looped(
         ("values", "message"),
         [
             (
@@ -155,7 +156,7 @@ def proportions(alpha: float, clients: int, draws: int) -> NDArray[np.float64]:
     return np.stack([asked.proportions(rng) for _ in range(draws)])
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0, 10.0])
+@looped("alpha", [0.05, 0.3, 1.0, 10.0])
 def test_proportions_follow_the_dirichlet(alpha: float) -> None:
     """Each coordinate of Dir(α, …, α) over K is Beta(α, (K−1)α)."""
     clients = 5
@@ -168,7 +169,7 @@ def test_proportions_follow_the_dirichlet(alpha: float) -> None:
     assert stats.kstest(found[:, 2], beta.cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e-5, 1e5, 1e300, 1.7e308])
+@looped("alpha", [5e-324, 1e-300, 1e-5, 1e5, 1e300, 1.7e308])
 def test_proportions_stay_finite_at_any_alpha(alpha: float) -> None:
     found = proportions(alpha, 7, 50)
     assert np.isfinite(found).all()
@@ -248,7 +249,7 @@ class TestErrors:
         with pytest.raises(AccordError, match="over 2 clients the smallest client had at best 1"):
             make(labels, columns=columns, scheme="by-column", column="site", min_samples=2)
 
-    @pytest.mark.parametrize(
+    @looped(
         ("labels", "message"),
         [
             (np.array([0, 3]), "labels in 0…2, found labels in 0…3"),

@@ -17,6 +17,7 @@ from accord.core.randomness import numpy_generator
 from accord.data.images import Labels
 from accord.data.partition import Partition, load, make_partition, save
 from accord.data.schemes import Counted, Pool, Scheme, make_scheme, schemes
+from core.cases import looped
 
 CLASSES = 12
 SITES = 4
@@ -176,7 +177,7 @@ def test_a_saved_partition_is_loaded_as_it_was(name: str, tmp_path: Path) -> Non
     np.testing.assert_array_equal(again.label_counts, first.label_counts)
 
 
-@pytest.mark.parametrize("name", COUNTED)
+@looped("name", COUNTED)
 def test_as_many_clients_as_images_are_allowed_and_no_more(name: str) -> None:
     labels = np.array([0, 1, 2])
     with pytest.raises(AccordError, match=r"3 images for 4 clients\. Use fewer clients"):
@@ -185,7 +186,7 @@ def test_as_many_clients_as_images_are_allowed_and_no_more(name: str) -> None:
         assert len(dealt(scheme_of(name, clients=3), labels, {}).indices) == 3
 
 
-@pytest.mark.parametrize("name", COUNTED)
+@looped("name", COUNTED)
 def test_a_lone_client_holds_every_image_that_is_used(name: str) -> None:
     labels, columns = images_of(40, 4, 0)
     scheme = scheme_of(name, clients=1)

@@ -12,6 +12,7 @@ from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
 from accord.data.images import Dataset, Images, Labels
 from accord.data.split import Split, balanced_subset, split, stratified_split
+from core.cases import looped
 
 label_lists = st.lists(st.integers(0, 6), min_size=1, max_size=80)
 
@@ -101,7 +102,7 @@ class TestStratifiedSplit:
             times[stratified_split(labels, 0.3, rng)[0]] += 1
         np.testing.assert_allclose(times / 2000, 0.3, atol=0.05)
 
-    @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, 1.5, float("nan")])
+    @looped("fraction", [0.0, 1.0, -0.1, 1.5, float("nan")])
     def test_no_fraction(self, fraction: float) -> None:
         with pytest.raises(AccordError, match="'public': expected a fraction between 0 and 1"):
             stratified_split(np.array([0, 1]), fraction, numpy_generator(0), "public")
@@ -212,7 +213,7 @@ class TestSplit:
         assert np.unique(labels[found.train]).tolist() == list(range(len(counts)))
         assert len(found.public) <= round(public * len(labels))
 
-    @pytest.mark.parametrize(
+    @looped(
         ("values", "message"),
         [
             ({"classes": ["horze"]}, "toy has no class 'horze'; did you mean 'horse'"),

@@ -14,6 +14,7 @@ from torch import Tensor
 from accord.core.errors import AccordError
 from accord.data.augmentations import Augmentation, augmentations
 from accord.data.views import augment, normalise
+from core.cases import looped
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 PLAIN = (0.0,) * 3, (1.0,) * 3  # as mean and std: leaves [0, 1] as it is
@@ -73,9 +74,7 @@ def test_the_named_sets() -> None:
     assert augmentations.get("upright") == replace(reference, flip=0.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "flips"), [("digits", 0), ("upright", 0), ("reference", 1), ("light", 1)]
-)
+@looped(("name", "flips"), [("digits", 0), ("upright", 0), ("reference", 1), ("light", 1)])
 def test_only_some_sets_flip(name: str, flips: int) -> None:
     ramp = torch.linspace(0, 200, 16).byte().view(1, 1, 16, 1).expand(200, 16, 16, 3)
     views = augment(ramp, augmentations.get(name), 2, generator(), MEAN, STD)
@@ -156,7 +155,7 @@ def test_large_batches_are_like_small_ones() -> None:
     torch.testing.assert_close(views[:, 0, 0, 0], (levels.float() / 255).repeat(2))
 
 
-@pytest.mark.parametrize("name", augmentations.names())
+@looped("name", augmentations.names())
 def test_the_generator_decides_every_bit(name: str) -> None:
     images, augmentation = pictures(70), augmentations.get(name)
     before, state = images.clone(), torch.get_rng_state()
@@ -197,7 +196,7 @@ def test_views_are_finite_and_in_range(
 # Mistakes
 
 
-@pytest.mark.parametrize(
+@looped(
     ("change", "message"),
     [
         ({"scale": (0.0, 1.0)}, "scale must be 0 < low ≤ high ≤ 1"),

@@ -12,6 +12,7 @@ from accord.core.errors import AccordError
 from accord.nets.backbones.base import Encoder, backbones, build_encoder
 from accord.nets.backbones.layers import Norm, group_count
 from accord.nets.initialise import initialise, materialise
+from core.cases import looped
 
 WIDTHS = {"resnet10": 128, "resnet18": 512, "resnet50": 2048, "mobilenetv2": 1280, "conv4": 64}
 NORMS: tuple[Norm, ...] = get_args(Norm)
@@ -38,7 +39,7 @@ def test_the_widths_are_the_published_ones() -> None:
         assert build_encoder(backbone, 3, "batch").width == width, backbone
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_features_have_the_stated_width(backbone: str) -> None:
     for norm in NORMS:
         encoder = encoder_of(backbone, norm=norm).eval()
@@ -47,7 +48,7 @@ def test_features_have_the_stated_width(backbone: str) -> None:
         assert features.isfinite().all(), norm
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_tiny_grey_images_train_in_batches_of_two(backbone: str) -> None:
     for norm in NORMS:
         encoder = encoder_of(backbone, channels=1, norm=norm).train()
@@ -56,7 +57,7 @@ def test_tiny_grey_images_train_in_batches_of_two(backbone: str) -> None:
         assert features.isfinite().all(), norm
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_any_size_from_8_to_64(backbone: str) -> None:
     encoder = encoder_of(backbone).eval()
     for size in (8, 11, 28, 64):
@@ -79,8 +80,8 @@ RESNET50 = 25_557_032 - 2_049_000 - 49 * 3 * 64 + 9 * 3 * 64
 MOBILENETV2 = 3_504_872 - 1_281_000
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize(
+@looped("norm", NORMS)
+@looped(
     ("backbone", "count"),
     [
         ("resnet10", RESNET10),
@@ -96,7 +97,7 @@ def test_parameter_counts_are_the_published_ones(backbone: str, count: int, norm
     assert bool(list(encoder.buffers())) == (norm == "batch")
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_stages_are_named_and_end_in_the_features(backbone: str) -> None:
     encoder = encoder_of(backbone).eval()
     images = noise(2, 3, 16, 16)
@@ -106,14 +107,14 @@ def test_stages_are_named_and_end_in_the_features(backbone: str) -> None:
     torch.testing.assert_close(maps[-1].mean(dim=(2, 3)), encoder(images), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_the_generator_decides_every_bit(backbone: str) -> None:
     first, same, other = (encoder_of(backbone, seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], same[name]) for name in first)
     assert not torch.equal(next(iter(first.values())), next(iter(other.values())))
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_global_random_state_is_left_alone(backbone: str) -> None:
     before = torch.get_rng_state()
     encoder_of(backbone)
@@ -163,7 +164,7 @@ def test_a_state_dict_fills_an_empty_encoder() -> None:
     assert torch.equal(empty.eval()(images), trained.eval()(images))
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_in_eval_mode_an_image_alone_is_as_in_a_batch(backbone: str) -> None:
     encoder = encoder_of(backbone)
     images = noise(4, 3, 16, 16)
@@ -174,7 +175,7 @@ def test_in_eval_mode_an_image_alone_is_as_in_a_batch(backbone: str) -> None:
     assert_same(together, alone)
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_group_norm_never_looks_at_the_batch(backbone: str) -> None:
     encoder = encoder_of(backbone, norm="group").train()
     images = noise(4, 3, 16, 16)
@@ -182,8 +183,8 @@ def test_group_norm_never_looks_at_the_batch(backbone: str) -> None:
     assert_same(together[:1], encoder(images[:1]))
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("norm", NORMS)
+@looped("backbone", BACKBONES)
 def test_every_parameter_gets_a_gradient(backbone: str, norm: Norm) -> None:
     encoder = encoder_of(backbone, norm=norm).train()
     features = encoder(noise(8, 3, 16, 16))
@@ -202,7 +203,7 @@ def test_groups_divide_the_channels() -> None:
         assert groups == 1 or channels // groups >= 8, channels
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+@looped("backbone", BACKBONES)
 def test_channels_last_images_give_the_same_features(backbone: str) -> None:
     encoder = encoder_of(backbone).eval()
     images = noise(4, 3, 16, 16)

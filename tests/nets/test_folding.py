@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
@@ -10,6 +9,7 @@ from accord.messages import NetHeader
 from accord.nets.backbones.base import backbones
 from accord.nets.folding import folded
 from accord.nets.net import Net, fresh_net
+from core.cases import looped
 
 
 def trained_net(backbone: str, norm: str) -> Net:
@@ -29,8 +29,8 @@ def trained_net(backbone: str, norm: str) -> Net:
     return net.eval()
 
 
-@pytest.mark.parametrize("norm", ["batch", "group"])
-@pytest.mark.parametrize("backbone", backbones.names())
+@looped("norm", ["batch", "group"])
+@looped("backbone", backbones.names())
 def test_a_folded_net_answers_the_same(backbone: str, norm: str) -> None:
     net = trained_net(backbone, norm)
     images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))

@@ -17,6 +17,7 @@ from accord.objective import Batch, anchor_kinds
 from accord.objective.anchors import AnchorAlignment
 from accord.objective.etf_anchors import SimplexETF
 from accord.objective.random_anchors import RandomRows
+from core.cases import looped
 
 KINDS = anchor_kinds.names()
 
@@ -33,7 +34,7 @@ def batch_of(
     return Batch(f, f @ prototypes.T, labels, prototypes, torch.tensor(held).long(), anchors)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 37, 100, 1000])
+@looped("classes", [2, 3, 10, 37, 100, 1000])
 def test_etf_rows_have_length_one_and_equal_angles(classes: int) -> None:
     for width in (classes, classes + 24):
         A = frame(classes, width)
@@ -55,7 +56,7 @@ def test_etf_of_a_single_class_is_refused() -> None:
         frame(1, 8)
 
 
-@pytest.mark.parametrize(("classes", "width"), [(1, 1), (1, 8), (10, 64), (10, 3), (1000, 2)])
+@looped(("classes", "width"), [(1, 1), (1, 8), (10, 64), (10, 3), (1000, 2)])
 def test_random_rows_have_length_one_for_any_number_of_classes(classes: int, width: int) -> None:
     A = RandomRows().make(classes, width, torch_generator(0, "anchors"))
     assert A.shape == (classes, width)
@@ -96,7 +97,7 @@ P = torch.tensor([[1.0, 2.0], [0.0, 3.0], [5.0, 1.0]], dtype=torch.float64)
 A = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("over", "held", "expected"),
     [
         ("held", [True, False, True], (1 + 4 + 16) / 4),

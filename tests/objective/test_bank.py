@@ -15,6 +15,7 @@ from accord.core.errors import AccordError
 from accord.data.images import Labels
 from accord.objective.bank import USUAL_SIZE, BankConfig, choose, stand_in
 from accord.objective.negatives import Rows
+from core.cases import looped
 
 counts = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 SELECTIONS = ["balanced", "random"]
@@ -33,7 +34,7 @@ def labels_of(counts: list[int]) -> Labels:
 # --- how many ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@looped(
     ("available", "expected"),
     [(1, 1), (10, 10), (USUAL_SIZE - 1, 4095), (USUAL_SIZE, 4096), (USUAL_SIZE + 1, 4096)],
 )
@@ -43,8 +44,8 @@ def test_the_usual_size_is_4096_or_all_there_are(available: int, expected: int) 
     assert len(bank().select(labels, 0)) == expected
 
 
-@pytest.mark.parametrize("selection", SELECTIONS)
-@pytest.mark.parametrize("size", [3, 17, 30])
+@looped("selection", SELECTIONS)
+@looped("size", [3, 17, 30])
 def test_it_has_as_many_rows_as_asked_for(selection: str, size: int) -> None:
     labels, config = labels_of([5, 15, 10]), bank(size=size, selection=selection)
     assert config.rows(labels) == size

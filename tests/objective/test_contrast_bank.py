@@ -21,7 +21,7 @@ from accord.core.parts import make_part
 from accord.objective import negatives, terms
 from accord.objective.contrast import Contrast
 from accord.objective.negatives import Rows
-from core.cases import case
+from core.cases import case, looped
 from objective.support import batch_of, labels_of, noise, rows_of, value_and_gradient
 
 MODES = ["others", "all"]
@@ -103,10 +103,10 @@ def test_a_bank_by_hand(mode: str, seen: list[float]) -> None:
     assert found.item() == pytest.approx(math.log(sum(map(math.exp, seen))) - 2, abs=1e-12)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("temperature", [0.07, 0.5])
-@pytest.mark.parametrize("chunk", [3, 4096])
-@pytest.mark.parametrize("seed", range(2))
+@looped("mode", MODES)
+@looped("temperature", [0.07, 0.5])
+@looped("chunk", [3, 4096])
+@looped("seed", range(2))
 def test_contrast_with_a_bank_agrees_with_pytorch_metric_learning(
     monkeypatch: pytest.MonkeyPatch, mode: str, temperature: float, chunk: int, seed: int
 ) -> None:
@@ -132,8 +132,8 @@ def test_contrast_with_a_bank_agrees_with_pytorch_metric_learning(
     torch.testing.assert_close(gradient, expected_gradient, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("options", OPTIONS)
+@looped("mode", MODES)
+@looped("options", OPTIONS)
 def test_a_bank_with_every_option_is_the_definition_in_value_and_gradient(
     monkeypatch: pytest.MonkeyPatch, mode: str, options: dict[str, Any]
 ) -> None:
@@ -152,7 +152,7 @@ def test_a_bank_with_every_option_is_the_definition_in_value_and_gradient(
             torch.testing.assert_close(gradient, expected_gradient, rtol=near, atol=near)
 
 
-@pytest.mark.parametrize("options", [{}, {"hardness": 2.0}, {"synthetic": 3}, {"balanced": True}])
+@looped("options", [{}, {"hardness": 2.0}, {"synthetic": 3}, {"balanced": True}])
 def test_others_of_a_bank_repel_as_past_features_do(options: dict[str, Any]) -> None:
     features, rows = noise(0, 10, 5), rows_of(1, labels_of(1, 12, 5))
     found = value_and_gradient(contrast(bank="others", **options), features, LABELS, bank=rows)
@@ -167,7 +167,7 @@ def with_more(bank: Rows, more: Rows) -> Rows:
     return Rows(torch.cat([bank.features, more.features]), torch.cat([bank.labels, more.labels]))
 
 
-@pytest.mark.parametrize("options", UNBALANCED)
+@looped("options", UNBALANCED)
 def test_rows_of_the_images_own_class_change_nothing_among_others(options: dict[str, Any]) -> None:
     features, labels = noise(0, 6, 5), torch.zeros(6, dtype=torch.long)
     queue, bank = rows_of(1, torch.tensor([0, 1, 2])), rows_of(2, torch.tensor([1, 2]))

@@ -20,7 +20,7 @@ from accord.core.randomness import torch_generator
 from accord.objective import terms
 from accord.objective.contrast import Contrast
 from accord.objective.negatives import Rows
-from core.cases import case
+from core.cases import case, looped
 from objective.contrasts import (
     ALL,
     OPTIONS,
@@ -58,7 +58,7 @@ def test_the_order_of_rows_does_not_matter_with_any_option(
     torch.testing.assert_close(gradient, expected_gradient[order], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@looped("options", OPTIONS)
 def test_small_batches_give_finite_losses_and_gradients(options: dict[str, Any]) -> None:
     batches = [[0, 0], [0, 0, 0, 0], [0, 1], [0, 0, 1], [3, 3, 1]]
     queues: list[list[int]] = [[], [0], [0, 0, 0], [1], [0, 1, 2, 3]]
@@ -105,7 +105,7 @@ def test_extreme_features_give_finite_losses_and_gradients() -> None:
         assert bool(gradient.isfinite().all()), (options, scale)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@looped("options", OPTIONS)
 def test_the_length_of_features_does_not_count(options: dict[str, Any]) -> None:
     labels, queue = torch.tensor([0, 0, 1, 1, 2]), rows_of(1, torch.tensor([0, 1, 2, 3]))
     features = noise(0, 5, 5)
@@ -137,8 +137,8 @@ def test_an_image_in_two_views_has_finite_loss_with_every_option() -> None:
     assert bool(gradient.isfinite().all())
 
 
-@pytest.mark.parametrize("option", ["queue", "hardness", "synthetic"])
-@pytest.mark.parametrize("value", [-1, math.nan, math.inf])
+@looped("option", ["queue", "hardness", "synthetic"])
+@looped("value", [-1, math.nan, math.inf])
 def test_options_that_are_negative_or_no_number_are_refused(option: str, value: float) -> None:
     with pytest.raises(AccordError, match=option):
         make_part(terms, {"use": "contrast", option: value}, "contrast")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from accord.objective import negatives
 from accord.objective.negatives import Rows
-from core.cases import case
+from core.cases import case, looped
 from objective.contrasts import (
     DEFINED,
     batch_of,
@@ -29,7 +29,7 @@ from objective.contrasts import (
 )
 
 
-@pytest.mark.parametrize(("options", "queued"), DEFINED)
+@looped(("options", "queued"), DEFINED)
 def test_every_option_is_its_definition_in_value_and_gradient(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], queued: int
 ) -> None:
@@ -94,8 +94,8 @@ def assert_agrees(temperature: float, seed: int) -> None:
     torch.testing.assert_close(gradient, expected_gradient, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("past", [[], [0, 0, 0]])
-@pytest.mark.parametrize("options", [{}, {"hardness": 2.0}, {"synthetic": 3}])
+@looped("past", [[], [0, 0, 0]])
+@looped("options", [{}, {"hardness": 2.0}, {"synthetic": 3}])
 def test_a_queue_without_other_classes_changes_nothing(
     options: dict[str, Any], past: list[int]
 ) -> None:

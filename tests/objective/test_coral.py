@@ -15,6 +15,7 @@ from accord.core.errors import AccordError
 from accord.objective.coral import CorrelationAlignment
 from accord.objective.mmd import MaximumMeanDiscrepancy
 from accord.objective.negatives import Rows
+from core.cases import looped
 from objective.support import (
     batch_of,
     labels_of,
@@ -64,7 +65,7 @@ def test_coral_is_the_papers_for_features_of_length_root_d(width: int) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@looped("seed", range(4))
 def test_coral_in_the_clients_mix_agrees_with_numpy(seed: int) -> None:
     features, labels = noise(seed + 1, 9, 5), labels_of(seed + 1, 9, 4)
     bank = rows_of(seed, torch.arange(13) % 4)

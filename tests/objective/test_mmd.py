@@ -18,6 +18,7 @@ from accord.objective import reference
 from accord.objective.mmd import MaximumMeanDiscrepancy
 from accord.objective.negatives import Rows
 from accord.objective.reference import Reference
+from core.cases import looped
 from objective.support import (
     CHUNKS,
     batch_of,
@@ -81,7 +82,7 @@ def test_a_rare_class_by_hand() -> None:
     assert found.item() == pytest.approx(0.02 * (1 - k), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@looped("seed", range(4))
 def test_mmd_agrees_with_scikit_learn(seed: int) -> None:
     features, labels = noise(seed + 1, 9, 5), labels_of(seed + 1, 9, 4)
     bank = rows_of(seed, torch.arange(13) % 4)
@@ -167,8 +168,8 @@ def test_the_gradient_is_the_slope() -> None:
     )
 
 
-@pytest.mark.parametrize("chunk", CHUNKS)
-@pytest.mark.parametrize("classes", [2, 4])  # with two, some images are of classes it lacks
+@looped("chunk", CHUNKS)
+@looped("classes", [2, 4])  # with two, some images are of classes it lacks
 def test_chunk_by_chunk_it_is_the_definition_in_value_and_gradient(
     monkeypatch: pytest.MonkeyPatch, chunk: int, classes: int
 ) -> None:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from accord.core.randomness import torch_generator
 from accord.objective import negatives
 from accord.objective.negatives import Pull, Rows, hardest, hardness_of, outside
-from core.cases import case
+from core.cases import case, looped
 
 CLASSES = 4
 CHUNKS = [1, 3, 7, 4096]
@@ -59,7 +59,7 @@ def test_outside_by_hand() -> None:
     assert found.exp().item() == pytest.approx(2 * 3.320116922736547 + 4.953032424395115)
 
 
-@pytest.mark.parametrize("chunk", CHUNKS)
+@looped("chunk", CHUNKS)
 def test_outside_is_what_the_whole_matrix_gives_in_value_and_gradient(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
@@ -86,7 +86,7 @@ def test_the_gradient_of_outside_is_its_slope() -> None:
     assert torch.autograd.gradcheck(lambda moved: outside(moved, y, rows, pull), z)
 
 
-@pytest.mark.parametrize("chunk", CHUNKS)
+@looped("chunk", CHUNKS)
 def test_an_anchor_with_nothing_outside_its_class_has_no_sum_and_no_gradient(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
@@ -123,7 +123,7 @@ def test_outside_does_not_overflow_at_the_coldest_temperature() -> None:
 # --- hardness ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunk", CHUNKS)
+@looped("chunk", CHUNKS)
 def test_hardness_is_a_sum_and_a_count_over_rows_of_other_classes(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
@@ -147,8 +147,8 @@ def slow_hardest(anchor: Tensor, label: Tensor, sources: list[Rows], count: int)
     return torch.cat([others[order], missing])
 
 
-@pytest.mark.parametrize("chunk", CHUNKS)
-@pytest.mark.parametrize("count", [1, 4, 11, 60])
+@looped("chunk", CHUNKS)
+@looped("count", [1, 4, 11, 60])
 def test_hardest_is_the_head_of_a_sorted_list(
     monkeypatch: pytest.MonkeyPatch, chunk: int, count: int
 ) -> None:

@@ -18,6 +18,7 @@ from accord.objective.coral import CorrelationAlignment
 from accord.objective.mmd import MaximumMeanDiscrepancy
 from accord.objective.negatives import Rows
 from accord.objective.reference import NARROW, Reference, covariance, kernel
+from core.cases import looped
 from objective.support import (
     CHUNKS,
     labels_of,
@@ -226,8 +227,8 @@ def test_a_row_is_as_similar_to_itself_as_can_be_whatever_the_rounding() -> None
 # --- self-similarity -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunk", CHUNKS)
-@pytest.mark.parametrize("shares", [[1, 1, 1, 1], [0.5, 0.3, 0.2, 0], [0.9, 0, 0, 0.1]])
+@looped("chunk", CHUNKS)
+@looped("shares", [[1, 1, 1, 1], [0.5, 0.3, 0.2, 0], [0.9, 0, 0, 0.1]])
 def test_self_similarity_is_the_whole_double_sum(
     monkeypatch: pytest.MonkeyPatch, chunk: int, shares: list[float]
 ) -> None:
@@ -240,7 +241,7 @@ def test_self_similarity_is_the_whole_double_sum(
     assert client.self_similarity.item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("chunk", CHUNKS)
+@looped("chunk", CHUNKS)
 def test_chunks_hold_every_row_that_weighs_once_and_no_other(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:

@@ -21,7 +21,7 @@ from accord.objective.contrast import Contrast
 from accord.objective.negatives import Rows
 from accord.objective.prototypes import CrossEntropy, PrototypeCrossEntropy, Separation
 from accord.objective.reference import Reference
-from core.cases import case
+from core.cases import case, looped
 
 TERMS = terms.names()
 seeds = st.integers(0, 10_000)
@@ -91,7 +91,7 @@ def test_contrast_averages_over_positives_outside_the_logarithm() -> None:
     assert found.item() == pytest.approx((2 * between + math.log(2)) / 3, abs=1e-12)
 
 
-@pytest.mark.parametrize(("rows", "classes"), [(4, 2), (16, 3), (24, 20), (40, 7)])
+@looped(("rows", "classes"), [(4, 2), (16, 3), (24, 20), (40, 7)])
 def test_contrast_agrees_with_pytorch_metric_learning(rows: int, classes: int) -> None:
     for temperature, seed in product((0.07, 0.1, 0.5, 2.0), range(3)):
         with case(temperature, seed):
@@ -246,7 +246,7 @@ def term_named(name: str) -> Term:
     return make_part(terms, name, "term")
 
 
-@pytest.mark.parametrize("name", TERMS)
+@looped("name", TERMS)
 def test_value_and_gradient_stay_finite_for_extreme_features(name: str) -> None:
     labels = torch.tensor([0, 0, 1, 1, 2, 2])
     for scale in (0.0, 1e-30, 1e-6, 1e6, 1e15):
@@ -260,7 +260,7 @@ def test_value_and_gradient_stay_finite_for_extreme_features(name: str) -> None:
             assert tensor.grad is None or bool(torch.isfinite(tensor.grad).all()), scale
 
 
-@pytest.mark.parametrize("name", TERMS)
+@looped("name", TERMS)
 def test_a_step_along_minus_the_gradient_lowers_the_loss(name: str) -> None:
     term, labels = term_named(name), torch.tensor([0, 0, 1, 1, 2, 2])
     features, P = noise(0, 6, 4).requires_grad_(), noise(1, 3, 4).requires_grad_()

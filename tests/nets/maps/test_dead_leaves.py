@@ -9,6 +9,7 @@ from scipy.stats import kurtosis
 from torch import Tensor
 
 from accord.nets.maps.dead_leaves import leaf_pictures
+from core.cases import looped
 
 COUNT, SIDE = 40, 32
 
@@ -31,7 +32,7 @@ def test_another_seed_gives_others(pictures: Tensor) -> None:
     assert not any(torch.equal(a, b) for a in pictures[:5] for b in pictures[5:10])
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@looped("channels", [1, 2, 3, 4])
 def test_every_channel_has_mean_0_and_spread_1(channels: int) -> None:
     x = leaf_pictures(10, 16, channels, 3)
     assert x.shape == (10, channels, 16, 16)

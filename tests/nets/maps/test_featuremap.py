@@ -19,6 +19,7 @@ from accord.nets.maps import FeatureMap, MapConfig, Origins, draw_map, patches
 from accord.nets.maps.encoders import StageModule
 from accord.nets.maps.patches import Patches
 from accord.nets.settings import NetConfig
+from core.cases import looped
 from nets.maps.support import PUBLIC, SMALL, TEACHER, at, drawn, noise, origins, teacher
 from tests_support import digits
 
@@ -32,7 +33,7 @@ def _few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- blocks side by side -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@looped(
     ("blocks", "landmarks", "width"),
     [
         ([SMALL], 0, 2 * 4 * 9),
@@ -117,8 +118,8 @@ def test_stages_are_averages_of_the_encoders_own_maps() -> None:
     torch.testing.assert_close(at(fine, images), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("blocks", [[SMALL], [SMALL, TEACHER]])
-@pytest.mark.parametrize("landmarks", [0, 12])
+@looped("blocks", [[SMALL], [SMALL, TEACHER]])
+@looped("landmarks", [0, 12])
 def test_an_image_and_its_mirror_image_have_the_same_features(
     blocks: list[dict[str, Any]], landmarks: int
 ) -> None:
@@ -214,7 +215,7 @@ def test_the_default_is_spelled_out_too() -> None:
     assert MapConfig() == MapConfig(blocks=[{"use": "patches"}])
 
 
-@pytest.mark.parametrize(
+@looped(
     ("blocks", "said"),
     [
         ("patch", "unknown block 'patch'; did you mean 'patches'"),
@@ -258,7 +259,7 @@ def test_mirror_images_count_where_the_dataset_allows_flips_unless_told(flips: b
         assert MapConfig(mirror=told).settled(NetConfig(), flips, side=32).mirror is told
 
 
-@pytest.mark.parametrize(
+@looped(
     ("config", "public", "teachers"),
     [
         (MapConfig(), False, 0),

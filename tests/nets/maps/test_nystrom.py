@@ -15,6 +15,7 @@ from torch import Tensor
 from accord.core.randomness import torch_generator
 from accord.nets.maps.nystrom import Nystrom, draw_nystrom, gaussian
 from closed_forms import made_up
+from core.cases import looped
 
 GAMMA = 0.3
 
@@ -102,8 +103,8 @@ def test_products_are_the_kernel_where_every_public_image_is_a_landmark() -> Non
     assert K.min() < 0.9  # not all alike
 
 
-@pytest.mark.parametrize("gamma", [0.1, 0.3, 2.0])
-@pytest.mark.parametrize("landmarks", [1, 5, 30])
+@looped("gamma", [0.1, 0.3, 2.0])
+@looped("landmarks", [1, 5, 30])
 def test_with_fewer_landmarks_products_are_those_of_scikit_learn(
     landmarks: int, gamma: float
 ) -> None:

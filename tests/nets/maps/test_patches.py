@@ -18,7 +18,7 @@ from accord.nets.maps.base import Origins, pooling
 from accord.nets.maps.dead_leaves import leaf_pictures
 from accord.nets.maps.patches import Patches, PatchModule, contrast_normalised
 from closed_forms import Floats, Ints
-from core.cases import case
+from core.cases import case, looped
 from tests_support import digits
 
 # (channels, height, width, k): grey and colour, square and not.
@@ -121,7 +121,7 @@ def windows(side: int, cells: int) -> list[Ints]:
     return [window.nonzero().flatten().numpy() for window in along.T]
 
 
-@pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
+@looped(("channels", "height", "width", "size"), IMAGES)
 def test_features_are_what_the_docstring_says(
     channels: int, height: int, width: int, size: int
 ) -> None:
@@ -180,7 +180,7 @@ def test_contrast_is_taken_from_each_row() -> None:
 # --- properties --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
+@looped(("channels", "height", "width", "size"), IMAGES)
 def test_chunks_do_not_change_values(
     monkeypatch: pytest.MonkeyPatch, channels: int, height: int, width: int, size: int
 ) -> None:
@@ -192,7 +192,7 @@ def test_chunks_do_not_change_values(
             torch.testing.assert_close(module(images), whole, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
+@looped(("channels", "height", "width", "size"), IMAGES)
 def test_an_image_alone_is_as_in_a_batch(channels: int, height: int, width: int, size: int) -> None:
     module, images = drawn(channels, size=size), noise(4, channels, height, width)
     together = module(images)
@@ -202,7 +202,7 @@ def test_an_image_alone_is_as_in_a_batch(channels: int, height: int, width: int,
     torch.testing.assert_close(module(others)[0], together[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
+@looped(("channels", "height", "width", "size"), IMAGES)
 def test_brightness_does_not_count_and_contrast_hardly(
     channels: int, height: int, width: int, size: int
 ) -> None:
@@ -212,7 +212,7 @@ def test_brightness_does_not_count_and_contrast_hardly(
     torch.testing.assert_close(module(2 * images), found, rtol=0, atol=0.05)
 
 
-@pytest.mark.parametrize(("channels", "height", "width", "size"), IMAGES)
+@looped(("channels", "height", "width", "size"), IMAGES)
 def test_a_constant_image_is_the_patch_without_contrast(
     channels: int, height: int, width: int, size: int
 ) -> None:
@@ -247,7 +247,7 @@ def test_public_images_count_only_where_they_are_asked_for() -> None:
         assert torch.equal(one["dictionary"], two["dictionary"]) is same
 
 
-@pytest.mark.parametrize(("channels", "size"), [(3, 1), (1, 2), (3, 2), (1, 6), (3, 6)])
+@looped(("channels", "size"), [(3, 1), (1, 2), (3, 2), (1, 6), (3, 6)])
 def test_rows_are_centred_and_unlike_each_other(channels: int, size: int) -> None:
     D = drawn(channels, size=size, count=20).dictionary
     assert D.shape == (20, channels * size**2)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from accord.nets.maps.base import pooling
+from core.cases import looped
 
 sides = st.integers(1, 40)
 grids = st.integers(1, 8)
@@ -64,7 +65,7 @@ def test_windows_go_from_one_end_to_the_other(side: int, cells: int) -> None:
         assert bool((along > 0).any(dim=1).all())
 
 
-@pytest.mark.parametrize(("side", "cells"), [(4, 2), (8, 4), (16, 4), (27, 4), (7, 4), (10, 3)])
+@looped(("side", "cells"), [(4, 2), (8, 4), (16, 4), (27, 4), (7, 4), (10, 3)])
 def test_every_place_is_seen(side: int, cells: int) -> None:
     # An encoder's 8×8 map on a grid of 4, for one.
     assert bool((pooling(side, side, cells).sum(dim=1) > 0).all())
