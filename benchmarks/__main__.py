@@ -14,13 +14,17 @@ from benchmarks import (
     hybrid,
     memory,
     overhead,
+    startup,
     step,
     student,
+    study,
     views,
 )
 from benchmarks.figure import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
+    "startup": startup.measure,
+    "study": study.measure,
     "step": step.measure,
     "overhead": overhead.measure,
     "dials": dials.measure,
