@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 as their authors publish them: pickles, read without running any code."""
+"""CIFAR-10 and CIFAR-100 in their authors' format: pickles, which are read without running code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accord.data.formats import damaged
 from accord.data.images import Bytes, Labels
 from accord.data.raw import Part, Raw, Request, Source, as_labels, check_labels
 
-# What a malformed pickle can raise while it is interpreted.
+# The errors that a malformed pickle can raise while it is interpreted.
 _MALFORMED = (
     pickle.UnpicklingError,
     EOFError,
@@ -48,7 +48,7 @@ def find_cifar100(folder: Path) -> Source | None:
 def _find(
     folder: Path, archive: str, unpacked: str, train: Sequence[str], test: Sequence[str]
 ) -> Source | None:
-    """The unpacked batches (in `folder` or below it), else the archive."""
+    """The unpacked batches (in `folder` or below it), or else the archive."""
     for place in (folder / unpacked, folder):
         files = [place / name for name in (*train, *test)]
         if all(path.is_file() for path in files):
@@ -82,7 +82,7 @@ def _load_files(place: Path, names: Sequence[str]) -> Batches:
 
 
 def _load_members(archive: Path, names: Sequence[str]) -> Batches:
-    """The wanted members, in memory: nothing is ever extracted to a path the archive names."""
+    """The wanted members, read into memory. No file is written to a path from the archive."""
     found: Batches = {}
     try:
         with tarfile.open(archive, "r:gz") as tar:
@@ -95,7 +95,7 @@ def _load_members(archive: Path, names: Sequence[str]) -> Batches:
         raise damaged(archive, error) from None
     missing = [name for name in names if name not in found]
     if missing:
-        raise damaged(archive, f"{', '.join(missing)} not inside")
+        raise damaged(archive, f"it does not contain {', '.join(missing)}")
     return found
 
 
@@ -139,7 +139,7 @@ def _images(content: dict[str, Any], where: Path) -> Bytes:
 
 def _unpickle(data: bytes, where: Path) -> dict[str, Any]:
     try:
-        # latin1: the files were written by Python 2, whose byte strings hold the pixels.
+        # latin1 is needed, because Python 2 wrote the files and stored the pixels as byte strings.
         content = _ArraysOnly(io.BytesIO(data), encoding="latin1").load()
         if not isinstance(content, dict):
             raise pickle.UnpicklingError(f"expected a dictionary, found {type(content).__name__}")
@@ -150,18 +150,18 @@ def _unpickle(data: bytes, where: Path) -> dict[str, Any]:
     except _ForbiddenError as error:
         raise AccordError(
             f"{where}: this pickle asks for {error}, which a CIFAR file never needs; it is refused "
-            "because it could run code. Fetch the file again from its authors."
+            "because it could run code. Download the file again from its authors."
         ) from None
     except _MALFORMED as error:
         raise damaged(where, error) from None
 
 
 class _ForbiddenError(Exception):
-    """A pickle names something other than a plain array; deliberately no UnpicklingError."""
+    """A pickle names an object other than a plain array. This is not an UnpicklingError."""
 
 
 class _Type:
-    """Stands in for numpy.dtype, which trusts the state it is given and can be crashed by it."""
+    """A replacement for numpy.dtype, which does not check its state and can crash on a bad one."""
 
     def __init__(self, name: str, *_: object) -> None:
         if not re.fullmatch("[uib][1248]", name):
@@ -173,7 +173,7 @@ class _Type:
 
 
 class _Array:
-    """Stands in for numpy.ndarray, for the same reason; `array` makes a real one, checked."""
+    """A replacement for numpy.ndarray, for the same reason. `array` checks and makes a real one."""
 
     def __init__(self, *_: object) -> None:
         self._state: tuple[Any, ...] = ()
@@ -189,7 +189,7 @@ class _Array:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    # How Python 3 writes bytes in the old protocols; any other use of `encode` is not ours.
+    # Python 3 writes bytes like this in the old protocols. No other use of `encode` is needed.
     if encoding != "latin1":
         raise _ForbiddenError(f"_codecs.encode({encoding!r})")
     return text.encode("latin1")
@@ -205,7 +205,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Builds dictionaries, lists, text, numbers and arrays; refuses every other name."""
+    """An unpickler of dictionaries, lists, text, numbers and arrays that refuses other names."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:

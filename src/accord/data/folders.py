@@ -1,4 +1,4 @@
-"""Folders of image files: one folder per class, and Tiny ImageNet's own layout."""
+"""Folders of image files: one folder per class, and the layout of Tiny ImageNet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.data.decode import SUFFIXES, decode_all
 from accord.data.formats import damaged
 from accord.data.raw import Part, Raw, Request, Source
 
-TEST_NAMES = ("test", "val", "valid", "validation")  # the first that is there is the test part
+TEST_NAMES = ("test", "val", "valid", "validation")  # the first that exists is the test part
 Rows = list[tuple[Path, int]]
 
 
@@ -22,7 +22,7 @@ Rows = list[tuple[Path, int]]
 
 
 def find_folder(path: Path) -> Source | None:
-    """train/ and test/ with class folders in each, or class folders as one set."""
+    """The source of train/ and test/ with class folders in each, or of class folders as one set."""
     if not path.is_dir():
         return None
     return Source("class folders", path, partial(_files, path), partial(_read, path))
@@ -31,7 +31,8 @@ def find_folder(path: Path) -> Source | None:
 def _parts(path: Path) -> tuple[Path, Path | None, list[str]]:
     """The folders of train and test, and the names of folders that are neither.
 
-    A class may be called "train": only beside a test folder, or alone, is it the training part.
+    A class may have the name "train". The folder is the training part only if there is a test
+    folder, or no other folder.
     """
     names = {folder.name for folder in _subfolders(path)}
     test = next((name for name in TEST_NAMES if name in names), None)
@@ -50,7 +51,10 @@ def _files(path: Path) -> list[Path]:
 def _read(path: Path, request: Request) -> Raw:
     train, test, unused = _parts(path)
     if unused:
-        request.tell(f"{path}: {', '.join(unused)} not used; only train and {test and test.name}")
+        request.tell(
+            f"{path}: these folders are not used: {', '.join(unused)}; only train and "
+            f"{test and test.name} are used"
+        )
     classes = request.classes or tuple(folder.name for folder in _subfolders(train))
     if len(classes) < 2:
         raise AccordError(
@@ -105,7 +109,7 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """All files in and below a folder but hidden ones, and those in hidden folders."""
+    """All files in and below a folder, except hidden files and files in hidden folders."""
     found = (file for file in folder.rglob("*") if file.is_file())
     return [f for f in found if not any(p.startswith(".") for p in f.relative_to(folder).parts)]
 
@@ -122,7 +126,7 @@ def _shortened(names: tuple[str, ...]) -> str:
 
 
 def find_tiny_imagenet(folder: Path) -> Source | None:
-    """train/<wnid>/images/*.JPEG, val/ as the test part, words.txt; here or a folder below."""
+    """train/<wnid>/images/*.JPEG, val/ as test part, words.txt; in `folder` or one level below."""
     for place in (folder / "tiny-imagenet-200", folder):
         wanted = (place / "train", place / "val" / "val_annotations.txt", place / "words.txt")
         if all(path.exists() for path in wanted):
@@ -144,12 +148,12 @@ def _tiny_read(place: Path, request: Request) -> Raw:
 
 
 def _quiet(request: Request) -> Request:
-    # Each class folder has a text file of bounding boxes, which is no news to anybody.
+    # Each class folder has a text file of bounding boxes, so a remark about it is not useful.
     return Request(request.name, request.size, request.classes, lambda _: None)
 
 
 def _annotated(val: Path, wnids: tuple[str, ...]) -> Rows:
-    """The rows of val_annotations.txt: file name, wnid, and a bounding box we do not need."""
+    """The rows of val_annotations.txt: file name, wnid, and a bounding box that is not used."""
     path = val / "val_annotations.txt"
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
     rows: Rows = []
@@ -163,11 +167,11 @@ def _annotated(val: Path, wnids: tuple[str, ...]) -> Rows:
 
 
 def _words(path: Path, wnids: tuple[str, ...]) -> tuple[str, ...]:
-    """The first English word of each class; with its wnid where two classes share the word."""
+    """The first English word of each class, with its wnid if two classes have the same word."""
     lines = (line.partition("\t") for line in path.read_text("utf-8").splitlines())
     words = {wnid: text.partition(",")[0].strip() for wnid, _, text in lines}
     missing = [wnid for wnid in wnids if not words.get(wnid)]
     if missing:
-        raise damaged(path, f"no words for class {missing[0]}")
+        raise damaged(path, f"it has no words for class {missing[0]}")
     uses = Counter(words[wnid] for wnid in wnids)
     return tuple(words[w] if uses[words[w]] == 1 else f"{words[w]} ({w})" for w in wnids)

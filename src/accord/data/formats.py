@@ -1,4 +1,4 @@
-"""Array formats: idx (MNIST), .mat (SVHN), .npz, and the digits inside scikit-learn."""
+"""Array formats: idx (MNIST), .mat (SVHN), .npz, and the digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from accord.data.raw import Part, Raw, Request, Source, as_images, as_labels, ch
 
 
 def damaged(path: Path, error: BaseException | str) -> AccordError:
-    """The file cannot be read to its end, or it is of another kind than was said."""
+    """The error for a file that is incomplete or not of the expected kind."""
     return AccordError(
-        f"{path}: not readable as what it should be ({error}). If it is another kind of file, "
-        "`data.name` should say so; if it is damaged, get it again."
+        f"{path}: the file cannot be read ({error}). If it is another kind of file, change "
+        "`data.name`; if it is damaged, get it again."
     )
 
 
 def array_part(images: Any, labels: Any, where: Path, classes: tuple[str, ...] | None) -> Part:
-    """A part from two arrays of one file, checked."""
+    """A checked part, made from two arrays of one file."""
     pixels = as_images(np.asarray(images), where)
     targets = as_labels(labels, len(pixels), where)
     check_labels(targets, classes, where)
@@ -39,8 +39,8 @@ def array_part(images: Any, labels: Any, where: Path, classes: tuple[str, ...] |
 def find_idx(folder: Path, other: bytes) -> Source | None:
     """MNIST's four files in `folder`, each gzipped or plain.
 
-    Fashion-MNIST has the same file names, so a folder whose training labels start with `other`,
-    the first labels of the namesake, is not the dataset that was asked for.
+    Fashion-MNIST has the same file names. If the training labels start with `other`, the first
+    labels of the other dataset, the folder does not hold the wanted dataset.
     """
     wanted = [_idx_file(folder, part, kind) for part in ("train", "t10k") for kind in _IDX_KINDS]
     files = [path for path in wanted if path is not None]
@@ -57,13 +57,13 @@ _IDX_KINDS = ("images-idx3-ubyte", "labels-idx1-ubyte")
 
 
 def _idx_file(folder: Path, part: str, kind: str) -> Path | None:
-    # Unpacked copies circulate with a dot, as in train-images.idx3-ubyte.
+    # Some unpacked copies have a dot in their names, as in train-images.idx3-ubyte.
     names = [f"{part}-{kind}.gz", f"{part}-{kind}", f"{part}-{kind.replace('-idx', '.idx')}"]
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _first_labels(path: Path, count: int) -> bytes:
-    """The first labels of an idx file; nothing when it is damaged, which reading it will say."""
+    """The first labels of an idx file. A damaged file gives none; its reader reports the error."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return bytes(file.read(8 + count)[8:])
@@ -79,7 +79,7 @@ def _idx_part(images: Path, labels: Path, request: Request) -> Part:
 
 
 def read_idx(path: Path) -> Bytes:
-    """One idx file of unsigned bytes: magic number, sizes, then the values."""
+    """The values of an idx file of unsigned bytes: a magic number, the sizes, then the values."""
     data = _content(path)
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise damaged(path, "it does not start as an idx file of unsigned bytes")
@@ -89,7 +89,9 @@ def read_idx(path: Path) -> Bytes:
         raise damaged(path, "it ends inside its header")
     shape = struct.unpack(f">{dims}I", data[4:start])
     if len(data) - start != int(np.prod(shape, dtype=np.uint64)):
-        raise damaged(path, f"its header promises shape {shape}, {len(data) - start} bytes follow")
+        raise damaged(
+            path, f"its header promises shape {shape}, but {len(data) - start} bytes follow"
+        )
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
@@ -142,7 +144,7 @@ def _mat_part(path: Path, request: Request) -> Part:
         raise damaged(path, "expected a four-dimensional array X and labels y")
     images = np.ascontiguousarray(np.moveaxis(content["X"], 3, 0))
     labels = as_labels(content["y"], len(images), path)
-    # The file counts from 1; digit 0 is its class 10. A 0 is nobody's label there.
+    # The labels of the file start at 1; digit 0 has the label 10. The label 0 is not valid.
     check_labels(labels - 1, request.classes, path)
     return array_part(images, labels % 10, path, request.classes)
 
@@ -151,7 +153,7 @@ def _mat_part(path: Path, request: Request) -> Part:
 
 
 def find_digits(_: Path) -> Source:
-    """1,797 digits of 8×8 that come with scikit-learn; there is no official test set."""
+    """The 1,797 digits of 8×8 pixels in scikit-learn. There is no official test set."""
 
     def read(_: Request) -> Raw:
         from sklearn.datasets import load_digits  # slow to import, rarely needed

@@ -1,4 +1,4 @@
-"""Reads image parquet as the Hugging Face hub writes it."""
+"""A reader of parquet files of images in the format of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _BROKEN = (pa.ArrowException, OSError, ValueError)
 
 def read(train: list[Path], test: list[Path], unused: list[Path], request: Request) -> Raw:
     if unused:
-        request.tell(f"not used: {', '.join(path.name for path in unused)}")
+        request.tell(f"these files are not used: {', '.join(path.name for path in unused)}")
     names = {path: _class_names(path) for path in (*train, *test)}
     known = {found for found in names.values() if found is not None}
     if len(known) > 1:
         other = next(path for path in names if names[path] != names[train[0]])
         raise AccordError(
             f"{train[0]} and {other.name} hold different class names; they are not parts of one "
-            "dataset. Put each dataset into a folder of its own."
+            "dataset. Put each dataset into a separate folder."
         )
     classes = known.pop() if known else None
     parts = [
@@ -51,7 +51,10 @@ def _part(paths: list[Path], what: str, classes: tuple[str, ...] | None, request
     for (_, columns), path in zip(tables, paths, strict=True):
         missing = [name for name in names if name not in columns]
         if missing:
-            raise AccordError(f"{path}: column {missing[0]!r} is in other files of {what} only.")
+            raise AccordError(
+                f"{path}: column {missing[0]!r} is missing, but other files of {what} have it. Add "
+                "the column to all files or to none."
+            )
     joined = {name: np.concatenate([columns[name] for _, columns in tables]) for name in names}
     return Part(images, labels, found, joined)
 
@@ -84,10 +87,10 @@ def _small_columns(path: Path, classes: tuple[str, ...] | None) -> tuple[Labels,
     except _BROKEN as error:
         raise damaged(path, error) from None
     if table.num_rows == 0:
-        raise AccordError(f"{path}: holds no images; expected at least one row.")
+        raise AccordError(f"{path}: the file holds no images; expected at least one row.")
     if table[label].null_count:
         row = table[label].to_pylist().index(None)
-        raise AccordError(f"{path}: row {row} has no label. Add it or remove the row.")
+        raise AccordError(f"{path}: row {row} has no label. Add the label or remove the row.")
     labels = as_labels(table[label].to_numpy(), table.num_rows, path)
     check_labels(labels, classes, path)
     texts = {
@@ -102,7 +105,7 @@ def _is_small(kind: Any) -> bool:
 
 
 def _encoded(path: Path) -> Iterator[tuple[str, bytes]]:
-    """What to call each image, and its bytes; a few hundred rows in memory at a time."""
+    """The name of each image for error messages, and its bytes, with 512 rows in memory."""
     file = _open(path)
     name = _column(path, file.schema_arrow.names, _IMAGE_COLUMNS)
     row = 0
@@ -122,7 +125,7 @@ def _encoded(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _class_names(path: Path) -> tuple[str, ...] | None:
-    """From the hub's `huggingface` metadata or a plain `classes` key; None when there are none."""
+    """The class names in the metadata `huggingface` or `classes`; None if there are none."""
     schema = _open(path).schema_arrow
     metadata = schema.metadata or {}
     if b"classes" in metadata:
