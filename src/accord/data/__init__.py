@@ -1,1 +1,1 @@
-"""Where images come from, how they are dealt to clients and how they are augmented."""
+"""Images: how they are found, decoded, distributed to clients and augmented."""

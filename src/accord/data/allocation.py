@@ -1,7 +1,7 @@
-"""An allocation: which images of a dataset each client holds, and which measure the result.
+"""An allocation: which images of a dataset each client holds, and which are for evaluation.
 
-It joins a decoded dataset, a split and a partition. On disk it is a small JSON file beside the
-saved partition, from which a worker process opens the same images without copying them.
+It combines a decoded dataset, a split and a partition. On disk it is a small JSON file beside the
+saved partition. A worker process opens the same images from it without a copy.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from accord.data.split import Split, split
 
 
 class AllocationFile(Config):
-    """What stands in an allocation's JSON file."""
+    """The content of an allocation's JSON file."""
 
-    folder: str  # of the decoded dataset in the cache
+    folder: str  # the folder of the decoded dataset in the cache
     data: DataConfig
     seed: int
-    partition: str  # file name beside this one
+    partition: str  # the name of the partition's file in the same folder
 
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """Who holds what, ready to use."""
+    """The images of every client and of every other part."""
 
     dataset: Dataset
     data: DataConfig
@@ -61,12 +61,13 @@ class Allocation:
         return ImageSet(part.images, rows, self.split.renumber(np.asarray(part.labels)[rows]))
 
     def save(self, path: Path) -> None:
-        """Writes the allocation; a partition that is there already must be the same one."""
+        """Writes the allocation. If there is a saved partition, it must be the same."""
         target = path.with_suffix(".safetensors")
         if target.exists() and partitions.load(target).hash != self.partition.hash:
             raise AccordError(
-                f"{target} holds another partition than this study, seed and version of Accord "
-                "make: a result would mix two. Run into another folder with --out."
+                f"{target} holds another partition than the one that this study, seed and version "
+                "of Accord give: the results would mix two partitions. Choose another folder with "
+                "--out."
             )
         if not target.exists():
             partitions.save(self.partition, target)
@@ -80,7 +81,7 @@ class Allocation:
 
 
 def allocate(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> Allocation:
-    """Splits `dataset` and allocations its training images out."""
+    """Splits `dataset` and distributes its training images to clients."""
     chosen = split_of(dataset, data, seed)
     labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
     columns = {name: column[chosen.train] for name, column in dataset.train.columns.items()}
@@ -91,16 +92,16 @@ def allocate(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> A
 
 
 def _refuse_emptied_client(dataset: Dataset, chosen: Split, column: str) -> None:
-    """A client whose every image became public or validation would vanish without a word."""
+    """Refuses a split that leaves a client without images, because the client would disappear."""
     values = dataset.train.columns.get(column)
     if values is None:
-        return  # the scheme says which columns there are
+        return  # the scheme reports the missing column
     taken = np.concatenate([chosen.public, chosen.validation])
     gone = sorted(set(values[taken].tolist()) - set(values[chosen.train].tolist()))
     if gone:
         raise AccordError(
             f"'public' and 'validation' take every image of client {gone[0]!r} (column "
-            f"{column!r}). Use smaller fractions, or leave that client's images out."
+            f"{column!r}). Use smaller fractions, or remove that client's images from the data."
         )
 
 
@@ -114,15 +115,15 @@ def open_allocation(path: Path) -> Allocation:
 
 
 def allocation_key(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> str:
-    """Names an allocation: the content of the source and everything that decides who gets what."""
-    # Not the path: the cache's name stands for the content, wherever that is.
+    """A name for an allocation: a hash of the source's content and of all settings that matter."""
+    # The path is left out, because the name of the cache entry identifies the content.
     data_text = data.model_dump_json(exclude={"path"})
     text = f"{dataset.folder.name} {data_text} {scheme.model_dump_json()} {seed}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def public_key(allocation: Allocation) -> str:
-    """Names the public images and how they are seen: all of the data that a teacher depends on."""
+    """A hash of the public images and their augmentation: all data that a teacher depends on."""
     digest = hashlib.sha256(allocation.split.public.astype("<i8").tobytes())
     digest.update(
         f"{allocation.dataset.folder.name} {allocation.classes} {allocation.data.augment}".encode()
@@ -131,7 +132,7 @@ def public_key(allocation: Allocation) -> str:
 
 
 def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
-    """Which images serve what; `data.dealt` tells which of them clients hold."""
+    """The purpose of each image. `data.dealt` selects the images that clients hold."""
     chosen = split(
         dataset,
         classes=data.classes,
@@ -145,5 +146,7 @@ def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
     if data.dealt == "train":
         return chosen
     if not len(chosen.public):
-        raise AccordError("there are no public images to train on: set data.public, e.g. 0.1.")
+        raise AccordError(
+            "there are no public images to train on: set data.public, for example to 0.1."
+        )
     return replace(chosen, train=chosen.public)

@@ -1,4 +1,4 @@
-"""What may happen to an image before a client sees it: named sets of augmentations."""
+"""Named sets of random augmentations for training images."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from accord.core.registry import Registry
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What may happen to an image; the defaults leave it as it is.
+    """A set of random changes of an image. The defaults change nothing.
 
-    A strength s of brightness, contrast or saturation draws a factor uniform in
-    [max(0, 1 − s), 1 + s]; a strength of hue, turns uniform in [−s, s]. All four together happen
-    to an image with probability `jitter`, in this order.
+    For a strength s of brightness, contrast or saturation, a factor is drawn uniformly from
+    [max(0, 1 − s), 1 + s]. For a strength s of hue, a rotation in turns is drawn uniformly from
+    [−s, s]. With probability `jitter`, all four are applied to an image, in this order.
     """
 
     scale: tuple[float, float] = (1.0, 1.0)  # share of the area that a crop keeps
     ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height of a crop
-    shift: float = 0.0  # share of the height (width) it may move either way; the edge is repeated
+    shift: float = 0.0  # largest shift, as a share of the height (width); the edge is repeated
     flip: float = 0.0  # probability of a horizontal mirror image
     jitter: float = 0.0  # probability of the colour changes
     brightness: float = 0.0
     contrast: float = 0.0
     saturation: float = 0.0
     hue: float = 0.0
-    grey: float = 0.0  # probability of losing all colour
+    grey: float = 0.0  # probability of conversion to grey
 
     def __post_init__(self) -> None:
         _require(0 < self.scale[0] <= self.scale[1] <= 1, "scale", "0 < low ≤ high ≤ 1", self.scale)

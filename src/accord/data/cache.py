@@ -1,7 +1,7 @@
-"""Decoded datasets on disk, so that decoding happens once and worker processes share the memory.
+"""A cache of decoded datasets on disk: images are decoded once, and workers share the memory.
 
 An entry is a folder of .npy files and a meta.json with their shapes and checksums. Its name is a
-hash of the source's content, so a changed or missing source never meets an old entry.
+hash of the source's content, so that an old entry is never used for a changed source.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from accord.core.errors import AccordError
 from accord.data.images import Dataset, Images
 from accord.data.raw import Source, Tell
 
-FORMAT = 2  # raise it when decoding, conversion or the layout of an entry changes
+FORMAT = 2  # increase it when decoding, conversion or the layout of an entry changes
 
 
 def cache_root() -> Path:
-    """$ACCORD_CACHE, else ~/.cache/accord/decoded."""
+    """$ACCORD_CACHE, or else ~/.cache/accord/decoded."""
     chosen = os.environ.get("ACCORD_CACHE")
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache/accord/decoded"
 
@@ -37,22 +37,24 @@ def key_of(source: Source, *parts: object) -> str:
     digest = hashlib.sha256(repr((FORMAT, source.salt, parts)).encode())
     files = source.files()
     for path in files:
-        # A single file may be renamed; among several, names tell the parts and classes.
+        # A single file may be renamed. With several files, the names define parts and classes.
         name = path.relative_to(source.where).as_posix() if len(files) > 1 else ""
         try:
             content = _sha256(path)
         except OSError as error:
-            raise AccordError(f"{path}: cannot be read ({error}). Make it readable.") from error
+            raise AccordError(
+                f"{path}: the file cannot be read ({error}). Make it readable."
+            ) from error
         digest.update(f"\n{name}\n{content}".encode())
     return digest.hexdigest()[:32]
 
 
 def obtain(key: str, build: Callable[[], Dataset], tell: Tell) -> Path:
-    """The folder of entry `key`, whole and verified; `build` is called when it must be made."""
+    """The folder of the verified entry `key`. If there is none, `build` makes the dataset."""
     entry = cache_root() / key
     if entry.exists() and not _damage(entry):
         return entry
-    # One process decodes; another that wants the same waits here and then finds it done.
+    # One process decodes. Other processes that need the same entry wait here and then find it.
     lock = FileLock(entry.parent / f"{key}.lock")
     with _writing_to(entry.parent):
         entry.parent.mkdir(parents=True, exist_ok=True)
@@ -70,27 +72,27 @@ def _writing_to(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise AccordError(
-            f"the decoded images could not be written to {root} ({error}). Make room there or make "
-            "it writable, or set ACCORD_CACHE to another folder."
+            f"the decoded images could not be written to {root} ({error}). Free some space, make "
+            "the folder writable, or set ACCORD_CACHE to another folder."
         ) from error
 
 
 def _ensure(entry: Path, build: Callable[[], Dataset], tell: Tell) -> None:
-    """Under the lock: build the entry unless somebody just did."""
+    """Builds the entry unless another process has just built it. The caller holds the lock."""
     problem = _damage(entry) if entry.exists() else None
     if entry.exists() and problem is None:
         return
     if problem is not None:
-        tell(f"the cached images in {entry} are damaged ({problem}); decoding them again")
+        tell(f"the cached images in {entry} are damaged ({problem}); they are decoded again")
     dataset = build()
     with _writing_to(entry.parent):
         _publish(dataset, entry)
 
 
 def _publish(dataset: Dataset, entry: Path) -> None:
-    """Write beside the entry's place, then move it there in one step."""
+    """Writes the entry under a temporary name and then renames it."""
     temporary = entry.with_name(f".{entry.name}.part")
-    if temporary.exists():  # of a process that was killed; we hold the lock
+    if temporary.exists():  # left by a process that was killed: this process holds the lock
         shutil.rmtree(temporary)
     temporary.mkdir()
     try:
@@ -99,7 +101,7 @@ def _publish(dataset: Dataset, entry: Path) -> None:
             shutil.rmtree(entry)
         temporary.rename(entry)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # still there only when something went wrong
+        shutil.rmtree(temporary, ignore_errors=True)  # exists only after an error
 
 
 # Entries -----------------------------------------------------------------------------------------
@@ -124,7 +126,7 @@ def write(dataset: Dataset, folder: Path) -> None:
 
 
 def _write_part(part: Images, name: str, folder: Path) -> dict[str, Any]:
-    # Columns get numbered files: their names come from the user's data and are no file names.
+    # The files of columns are numbered: column names are user data and may not be file names.
     columns = {column: f"{name}-column-{i}.npy" for i, column in enumerate(part.columns)}
     arrays: dict[str, NDArray[Any]] = {
         f"{name}-images.npy": part.images,
@@ -141,7 +143,7 @@ def _write_part(part: Images, name: str, folder: Path) -> dict[str, Any]:
 
 
 def read(folder: Path) -> Dataset:
-    """An entry as a Dataset; the images are memory-mapped. Checks shapes, not checksums."""
+    """An entry as a Dataset with memory-mapped images. Shapes are checked, checksums are not."""
     try:
         meta = json.loads((folder / "meta.json").read_text("utf-8"))
         parts = {name: _read_part(part, name, folder) for name, part in meta["parts"].items()}
@@ -159,7 +161,7 @@ def read(folder: Path) -> Dataset:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise AccordError(
             f"{folder}: expected decoded images; they are missing or damaged ({error}). Delete the "
-            "folder; it is made again at the next run."
+            "folder; the next run makes it again."
         ) from None
 
 
@@ -178,7 +180,7 @@ def _read_part(meta: dict[str, Any], name: str, folder: Path) -> Images:
 
 
 def _damage(entry: Path) -> str | None:
-    """What is wrong with an entry, or None when every file has the checksum it was written with."""
+    """The damage of an entry, or None if every file still has the checksum of its meta.json."""
     try:
         meta = json.loads((entry / "meta.json").read_text("utf-8"))
         files: Iterable[tuple[str, dict[str, str]]] = [

@@ -1,7 +1,7 @@
 """Colour changes as torchvision defines them, in place on (N, C, H, W) images within [0, 1].
 
 Every image has its own factor: `factors` is (N,). Results are clamped to [0, 1] after each change.
-Saturation, hue and grey mean something for three channels only and leave other images as they are.
+Saturation, hue and grey are defined for three channels only and do not change other images.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, the weights of red, green and blue in grey
-OWN_HUES = (0, 1 / 3, -1 / 3)  # of red, green and blue, in turns of the colour circle
+OWN_HUES = (0, 1 / 3, -1 / 3)  # hues of red, green and blue, in turns of the colour circle
 
 
 def adjust_brightness(images: Tensor, factors: Tensor) -> None:
@@ -19,7 +19,7 @@ def adjust_brightness(images: Tensor, factors: Tensor) -> None:
 
 
 def adjust_contrast(images: Tensor, factors: Tensor) -> None:
-    """x ← f·x + (1 − f)·m, with m the mean of the grey image."""
+    """x ← f·x + (1 − f)·m, where m is the mean of the grey image."""
     channel_means = images.mean(dim=(2, 3))
     if images.shape[1] == 3:  # the mean of the weighted sum is the weighted sum of the means
         means = channel_means @ channel_means.new_tensor(LUMA)
@@ -37,11 +37,11 @@ def adjust_saturation(images: Tensor, factors: Tensor) -> None:
 
 
 def rotate_hue(images: Tensor, turns: Tensor) -> None:
-    """Turn the hue of HSV by `turns` of a full circle; saturation and value stay.
+    """Rotates the hue of HSV by `turns` of a full circle; saturation and value do not change.
 
     With the hue h in turns, value v = max(r, g, b) and chroma c = v − min(r, g, b), a channel whose
     own hue is h₀ becomes v − c·clamp(6d − 1, 0, 1), where d is the distance from h to h₀ along the
-    circle: the channel is full up to 60° away and fades out towards 120°.
+    circle: the channel has its full value up to 60° away and falls to the minimum at 120°.
     """
     if images.shape[1] != 3:
         return
@@ -68,11 +68,12 @@ def to_grey(images: Tensor) -> None:
 def _hue(
     red: Tensor, green: Tensor, blue: Tensor, value: Tensor, least: Tensor, chroma: Tensor
 ) -> Tensor:
-    """The hue in turns, within [−½, ½]; any finite number where there is no colour.
+    """The hue in turns, within [−½, ½]; any finite number if a pixel has no colour.
 
-    With r', g', b' = (r, g, b − min)/c, one of them 0 and one 1, the distance from red is
-    (1 + g' + b' − r')/6 in every sector (yellow 1/6, green 2/6, cyan 3/6), and green's side is
-    positive. That is HSV's hue without its three cases, which would cost more than all the rest.
+    Let r', g', b' = (r, g, b − min)/c, of which one is 0 and one is 1. The distance from red is
+    (1 + g' + b' − r')/6 in every sector (yellow 1/6, green 2/6, cyan 3/6), and it is positive on
+    the side of green. This is the hue of HSV without its three cases, which would need more time
+    than all other steps.
     """
     six_chroma = (chroma * 6).clamp_(min=torch.finfo(chroma.dtype).tiny)
     from_red = (green + blue).sub_(red).add_(value).sub_(least, alpha=2).div_(six_chroma)

@@ -1,4 +1,4 @@
-"""Images to a wanted size and number of channels, and a remark that says so."""
+"""Conversion of images to a given size and number of channels, with a remark for the user."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from accord.data.raw import Part, Raw
 
 
 def convert(raw: Raw, size: int | None, channels: int | None) -> tuple[Raw, tuple[str, ...]]:
-    """`raw` with both parts in one shape, and a remark for each thing that was changed.
+    """`raw` with both parts in one shape, and a remark if images were converted.
 
-    Without a wanted size, train and test must already agree. Without wanted channels, a dataset
-    with a colour part becomes RGB throughout.
+    Without `size`, the sizes of train and test must already be equal. Without `channels`, both
+    parts become RGB if one part has colour images.
     """
     if (size is not None and size < 1) or channels not in (None, 1, 3):
         raise AccordError(
@@ -34,14 +34,14 @@ def convert(raw: Raw, size: int | None, channels: int | None) -> tuple[Raw, tupl
 
 
 def resized(picture: Image.Image, size: int) -> Image.Image:
-    """Bilinear with antialiasing, to a square; the aspect ratio is not kept."""
+    """`picture` resized to a square, bilinear with antialiasing. The aspect ratio is not kept."""
     if picture.size == (size, size):
         return picture
     return picture.resize((size, size), Image.Resampling.BILINEAR)
 
 
 def per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
-    """A mean or std for images with `channels`: replicated for grey → RGB, else averaged."""
+    """A mean or std for images with `channels`: repeated for grey → RGB, averaged otherwise."""
     if len(values) == channels:
         return values
     return (sum(values) / len(values),) * channels
@@ -67,10 +67,10 @@ def _resize(images: Bytes, size: int) -> Bytes:
 
 
 def _grey(images: Bytes) -> Bytes:
-    """The luma of Pillow's `convert("L")` (ITU-R 601), to the bit."""
+    """The luma of Pillow's `convert("L")` (ITU-R 601), with exactly the same bits."""
     out = np.empty((*images.shape[:-1], 1), np.uint8)
     weights = np.array([19595, 38470, 7471], np.uint32)
-    for row, image in enumerate(images):  # one by one: a sum in 32 bits of all would be 12 × larger
+    for row, image in enumerate(images):  # one by one: 32-bit sums of all need 12 × the memory
         out[row, ..., 0] = (image @ weights + 0x8000) >> 16
     return out
 
@@ -80,13 +80,13 @@ def _check_sizes(parts: list[Part]) -> None:
     if len(set(sizes)) > 1:
         (h, w), (other_h, other_w) = sizes
         raise AccordError(
-            f"images of one size expected; train is {h}×{w}, test is {other_h}×{other_w}. Set "
-            "`data.image` to the size all images shall get."
+            f"expected images of one size; train is {h}×{w}, test is {other_h}×{other_w}. Set "
+            "`data.image` to one size for all images."
         )
 
 
 def _found(parts: list[Part]) -> str:
-    """The shape before the conversion, such as "28×28×1"; images may have had several sizes."""
+    """The shape before the conversion, such as "28×28×1", or "several shapes"."""
     sizes = {part.found for part in parts}
     channels = {part.images.shape[-1] for part in parts}
     size = sizes.pop()

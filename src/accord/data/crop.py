@@ -1,4 +1,4 @@
-"""Random resized crops: boxes drawn per image, resampled bilinearly to the full size."""
+"""Random resized crops: a box is drawn for each image and resampled bilinearly to full size."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def draw_boxes(
 ) -> Tensor:
     """`count` boxes inside the image, in whole pixels: (count, 4) of top, left, height, width.
 
-    The share a of the image's area is uniform in `scale`, the ratio r = w/h log-uniform in
-    `ratio`, the position uniform. Where such a box would stick out, torchvision draws again; here
-    r is clamped to what fits, a·W/H ≤ r ≤ W/(a·H), which leaves the area's law exact.
+    The share a of the image's area is uniform in `scale`, the ratio r = w/h is log-uniform in
+    `ratio`, and the position is uniform. If a box does not fit into the image, torchvision draws
+    again. Here r is clamped to a·W/H ≤ r ≤ W/(a·H), which keeps the distribution of the area exact.
     """
     area, log_ratio, row, column = torch.rand((4, count), generator=generator)
     area = scale[0] + area * (scale[1] - scale[0])
@@ -37,18 +37,19 @@ def draw_boxes(
 
 
 def crop(images: Tensor, boxes: Tensor, flips: Tensor) -> Tensor:
-    """Each image's box at full size, mirrored where `flips`; images are (N, C, H, W).
+    """Each image's box at full size, mirrored if `flips` is set; images are (N, C, H, W).
 
-    Pixel j of W reads at left + (j + ½)·w/W − ½ between two neighbours (half-pixel centres, that is
-    align_corners=False), and never from outside the box.
+    Pixel j of W is interpolated at left + (j + ½)·w/W − ½ between two neighbours (half-pixel
+    centres, that is align_corners=False), and never from outside the box.
     """
     height, width = images.shape[2:]
     tops, lefts, heights, widths = boxes.unsqueeze(2).unbind(1)
     rows = _positions(tops, heights, height)
     columns = _positions(lefts, widths, width)
     columns = torch.where(flips.unsqueeze(1), columns.flip(1), columns)
-    # grid_sample counts from −1 to 1, edge to edge. Two batched matrix products with each image's
-    # own weights cost the same at 32 pixels and twice as much at 64; see benchmarks/views.py.
+    # The coordinates of grid_sample go from −1 to 1, from edge to edge. Two batched matrix products
+    # with each image's own weights would need the same time at 32 pixels and twice as much at 64;
+    # see benchmarks/views.py.
     grid = images.new_empty((len(images), height, width, 2))
     grid[..., 0] = ((2 * columns + 1) / width - 1).unsqueeze(1)
     grid[..., 1] = ((2 * rows + 1) / height - 1).unsqueeze(2)
@@ -56,6 +57,6 @@ def crop(images: Tensor, boxes: Tensor, flips: Tensor) -> Tensor:
 
 
 def _positions(start: Tensor, length: Tensor, size: int) -> Tensor:
-    """Where, in source pixels, `size` samples across [start, start + length) lie: (N, size)."""
+    """(N, size): the positions in source pixels of `size` samples in [start, start + length)."""
     centres = torch.arange(size, dtype=start.dtype, device=start.device) + 0.5
     return (start + centres * (length / size) - 0.5).clamp(start, start + length - 1)

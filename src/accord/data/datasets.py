@@ -1,4 +1,4 @@
-"""Datasets by name: `load` finds, decodes and caches; workers map the cache with `open_cached`."""
+"""Datasets by name. `load` finds, decodes and caches a dataset; workers use `open_cached`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accord.data.raw import Part, Raw, Request, Source, Tell, check_classes
 
 @dataclass(frozen=True)
 class Availability:
-    """A dataset for the list of `accord data`: where it is, or what to put where."""
+    """An entry in the list of `accord data`: where a dataset is, or which files are needed."""
 
     name: str
     found: bool
@@ -36,7 +36,7 @@ def load(
     channels: int | None = None,
     tell: Tell,
 ) -> Dataset:
-    """The dataset `name`, decoded, with images of `size`×`size`×`channels` (None: as they are)."""
+    """The decoded dataset `name` with images of `size`×`size`×`channels` (None: not converted)."""
     known = DATASETS.get(name)
     source = locate(known, path, root)
     constants = (known.mean, known.std, known.augment, known.classes)
@@ -46,12 +46,12 @@ def load(
 
 
 def open_cached(folder: Path) -> Dataset:
-    """The dataset in a cache entry that `load` made, memory-mapped; for worker processes."""
+    """The memory-mapped dataset in a cache entry that `load` made, for worker processes."""
     return cache.read(folder)
 
 
 def inventory(root: Path | None = None) -> list[Availability]:
-    """Every known dataset, found or not; looks at file names only."""
+    """Every known dataset and whether it was found. Only file names are checked."""
     return [_availability(DATASETS.get(name), root) for name in DATASETS.names()]
 
 
@@ -97,11 +97,11 @@ def _images(part: Part) -> Images:
 
 
 def _classes(known: Known, raw: Raw, source: Source) -> tuple[str, ...]:
-    """Our own names for a known dataset, wherever its files come from; else the source's."""
+    """The built-in class names of a known dataset, or else those of the source."""
     if known.classes and raw.classes and len(known.classes) != len(raw.classes):
         raise AccordError(
             f"{source.where}: {known.name!r} has {len(known.classes)} classes; these files have "
-            f"{len(raw.classes)}. They hold another dataset; put the right files there."
+            f"{len(raw.classes)}. They hold another dataset; replace them by the right files."
         )
     check_classes(raw.classes, source.where)
     named = known.classes or raw.classes
@@ -109,7 +109,7 @@ def _classes(known: Known, raw: Raw, source: Source) -> tuple[str, ...]:
         return named
     parts = [raw.train] if raw.test is None else [raw.train, raw.test]
     highest = max(int(part.labels.max()) for part in parts)
-    # Without names the labels alone say how many classes there are; a stray one would say millions.
+    # Without names, the highest label gives the number of classes; a wrong label could be huge.
     if highest >= max(1000, len(raw.train.labels)):
         raise AccordError(
             f"{source.where}: labels go up to {highest} with {len(raw.train.labels)} images. "

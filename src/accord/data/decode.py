@@ -1,4 +1,4 @@
-"""Encoded images (PNG, JPEG, WebP, …) → one uint8 array."""
+"""Decoding of image files (PNG, JPEG, WebP, …) into one uint8 array."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from accord.data.convert import resized
 from accord.data.images import Bytes
 from accord.data.raw import Progress, Request
 
-# The formats photographs and scans come in; Pillow's others can start programs or are vector art.
+# The usual formats of photographs and scans. Other formats of Pillow can start programs or are
+# vector graphics.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm")
 
 PEAK = (-1, -1)  # the key of a 16-bit image's brightest value; no file can hold such a key
 
-# What Pillow raises for damaged bytes, depending on the format.
+# The errors that Pillow raises for damaged bytes, depending on the format.
 _DAMAGE = (
     OSError,
     SyntaxError,
@@ -36,10 +37,10 @@ _DAMAGE = (
 def decode_all(
     encoded: Iterable[tuple[str, bytes]], count: int, what: str, request: Request
 ) -> tuple[Bytes, tuple[int, int] | None]:
-    """All images as (N, H, W, C), and the (height, width) they had (None: several sizes).
+    """All images as (N, H, W, C), and their original (height, width), None for several sizes.
 
-    `encoded` yields what to call an image in an error, and its bytes. Grey images stay one channel
-    as long as all are grey; the first colour image makes all of them RGB.
+    `encoded` yields the name of each image for error messages, and its bytes. If all images are
+    grey, they have one channel; otherwise all become RGB.
     """
     progress = Progress(f"decoding {request.name} {what}", count, request.tell)
     images: Bytes | None = None
@@ -64,24 +65,26 @@ def decode_all(
         images[row] = pixels  # a grey image fills all three channels
         progress.step()
     if images is None:
-        raise AccordError(f"{request.name} {what}: holds no images; expected at least one.")
+        raise AccordError(f"{request.name} {what} holds no images; expected at least one.")
     refuse_dark(peak, f"{request.name} {what}")
     return images, None if several else found
 
 
 def refuse_dark(peak: int, what: str) -> None:
-    """16-bit images (`peak` ≥ 0: the brightest value of all) that use little of their range."""
+    """Refuses 16-bit images that use little of their range; `peak` ≥ 0 is the brightest value."""
     if 0 <= peak < 2**14:
         raise AccordError(
-            f"{what}: 16-bit images whose brightest pixel is {peak:,} of 65,535 would come out "
-            "nearly black. Scale them to the full range, or to 8 bits, first."
+            f"{what}: 16-bit images whose brightest pixel is {peak:,} of 65,535 would become "
+            "nearly black. First scale them to the full range, or to 8 bits."
         )
 
 
 def decode(data: bytes, where: str) -> Image.Image:
-    """One image in mode L (grey) or RGB, upright as its camera says. What is transparent becomes
-    white, 16-bit grey keeps its high byte (as Pillow does for 16-bit colour), an animation gives
-    its first frame."""
+    """One image in mode L (grey) or RGB, rotated as its EXIF data say.
+
+    Transparent pixels become white. 16-bit grey keeps its high byte, as Pillow does for 16-bit
+    colour. An animation gives its first frame.
+    """
     try:
         picture = Image.open(io.BytesIO(data), formats=_FORMATS)
         picture.load()
@@ -104,7 +107,9 @@ def _eight_bit(picture: Image.Image, where: str) -> Image.Image:
     if mode == "I" or mode.startswith("I;16"):
         values = np.asarray(picture)
         if values.min() < 0 or values.max() > 65535:
-            raise AccordError(f"{where}: expected 8 or 16 bits a pixel; found 32. Save it as PNG.")
+            raise AccordError(
+                f"{where}: expected 8 or 16 bits per pixel; found 32. Save it as PNG."
+            )
         eight = Image.fromarray((values >> 8).astype(np.uint8))
         eight.info[PEAK] = int(values.max())
         return eight
@@ -130,6 +135,6 @@ def _sizes_differ(
 ) -> AccordError:
     assert found is not None
     return AccordError(
-        f"images of one size expected; {first} is {found[0]}×{found[1]}, {where} is "
-        f"{other[0]}×{other[1]}. Set `data.image` to the size all images shall get."
+        f"expected images of one size; {first} is {found[0]}×{found[1]}, {where} is "
+        f"{other[0]}×{other[1]}. Set `data.image` to one size for all images."
     )

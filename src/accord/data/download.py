@@ -1,4 +1,4 @@
-"""Fetches official files, only when asked; each must have its known checksum."""
+"""Download of official files, only on request. Each file must have its known checksum."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from accord.data.raw import Tell
 
 @dataclass(frozen=True)
 class Remote:
-    """A file, its MD5 as its authors (or torchvision) state it, and addresses, tried in turn.
+    """A file, its MD5 as published by its authors or torchvision, and addresses to try in order.
 
-    `unpack` is the folder inside a zip file that is kept in place of the file.
+    `unpack` is the folder inside a zip file that replaces the file.
     """
 
     name: str
@@ -68,11 +68,11 @@ DOWNLOADS: dict[str, tuple[Remote, ...]] = {
 
 
 def download(name: str, root: Path, tell: Tell) -> Path:
-    """Fetch the files of `name` into `root`/`name` and return that folder; keeps what is there."""
+    """Downloads missing files of `name` into `root`/`name` and returns that folder."""
     if name not in DOWNLOADS:
         raise AccordError(
             f"{name!r} cannot be downloaded{nearest(name, DOWNLOADS) or '.'} "
-            f"Can be: {', '.join(sorted(DOWNLOADS))}."
+            f"These can be downloaded: {', '.join(sorted(DOWNLOADS))}."
         )
     folder = root.expanduser() / name
     try:
@@ -89,7 +89,8 @@ def _ensure(remote: Remote, folder: Path, tell: Tell) -> None:
     if target.exists() and (remote.unpack or _md5(target) == remote.md5):
         tell(f"{target} is already there")
         return
-    # A temporary folder in the same place: the last step is a rename, and nothing half stays.
+    # The temporary folder is in the same place, so that the last step is a rename and no
+    # incomplete file remains.
     with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as temporary:
         fetched = Path(temporary) / remote.name
         _fetch(remote, fetched, folder, tell)
@@ -106,15 +107,15 @@ def _ensure(remote: Remote, folder: Path, tell: Tell) -> None:
 
 
 def _fetch(remote: Remote, to: Path, folder: Path, tell: Tell) -> None:
-    """From the first address that answers."""
-    from http.client import HTTPException  # the network is slow to import, and rarely needed
+    """Downloads the file from the first address that answers."""
+    from http.client import HTTPException  # slow to import and rarely needed
 
     problems = []
     for address in remote.addresses:
         try:
             _stream(address, to, tell)
             return
-        # URLError and a broken connection are OSErrors; a short answer is an HTTPException.
+        # URLError and a broken connection are OSErrors; an incomplete answer is an HTTPException.
         except (OSError, HTTPException) as error:
             problems.append(f"{address}: {error}")
     raise AccordError(
@@ -140,9 +141,9 @@ def _stream(address: str, to: Path, tell: Tell) -> None:
 
 
 def unzip(archive: Path, top: str, into: Path) -> Path:
-    """Unpack a zip file whose members all lie in folder `top`; returns that folder.
+    """Unpacks a zip file whose members all lie in the folder `top`, and returns that folder.
 
-    Refuses absolute names, "..", links and anything beside `top` before a file is written.
+    Before a file is written, it refuses absolute names, "..", links and members outside `top`.
     """
     try:
         with zipfile.ZipFile(archive) as file:
@@ -160,8 +161,8 @@ def _check_member(member: zipfile.ZipInfo, top: str, archive: Path) -> None:
     outside = path.is_absolute() or ".." in path.parts or path.parts[:1] != (top,)
     if link or outside or "\\" in member.filename:
         raise AccordError(
-            f"{archive.name}: refused, because its member {member.filename!r} lies outside {top}/ "
-            "or is a link. Fetch the archive from its authors."
+            f"{archive.name} is refused, because its member {member.filename!r} lies outside "
+            f"{top}/ or is a link. Download the archive from its authors."
         )
 
 

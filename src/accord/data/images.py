@@ -1,4 +1,4 @@
-"""Images in memory: uint8, channels last, with labels and the columns that came along."""
+"""Images in memory: uint8, channels last, with labels and further columns of the source."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Images:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A decoded dataset: its parts, its class names, and how its images are to be treated.
+    """A decoded dataset: its parts, its class names, its normalisation and augmentation.
 
-    `mean` and `std` (per channel, of images scaled to 0–1) travel in the briefing and serve train
-    and test alike; they are constants of the dataset, never pooled from clients. `augment` names
-    the default augmentation set (no flips for digits). `folder` is the cache entry that worker
-    processes map instead of copying. `remarks` tell the user what was converted.
+    `mean` and `std` (per channel, of images scaled to 0–1) are part of the briefing and are used
+    for train and test. They are constants of the dataset and are never computed from clients.
+    `augment` is the name of the default augmentation set (no flips for digits). `folder` is the
+    cache entry, which worker processes map into memory. `remarks` tell the user what was converted.
     """
 
     name: str

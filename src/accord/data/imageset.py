@@ -1,4 +1,4 @@
-"""Some images of a decoded part, by index: what a client holds, or what a model is tested on."""
+"""A subset of the images of a decoded part, such as a client's images or the test images."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from accord.data.images import Bytes, Indices, Labels
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Rows `rows` of `images`, with a label each.
+    """The rows `rows` of `images`, with one label each.
 
-    `images` is usually a memory map shared by all processes: only the rows of a batch are copied.
+    `images` is usually a memory map that all processes share. Only the rows of a batch are copied.
     """
 
     images: Bytes
@@ -37,7 +37,7 @@ class ImageSet:
         return ImageSet(self.images, self.rows[positions], self.labels[positions])
 
     def rotated(self) -> ImageSet:
-        """Copies of its images, turned by 90°."""
+        """Copies of its images, rotated by 90°."""
         turned = np.rot90(self.images[self.rows], axes=(1, 2))
         return ImageSet(turned, np.arange(len(self)), self.labels)
 

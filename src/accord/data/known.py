@@ -1,7 +1,7 @@
-"""The datasets Accord knows by name: how their files are found, their classes and constants.
+"""The datasets that Accord knows by name: how their files are found, their classes and constants.
 
-`mean` and `std` are those of each training set, as commonly used; `augment` is the default set of
-augmentations (no flips where an image has an upright and a left side, as digits have).
+`mean` and `std` are the commonly used values of each training set. `augment` is the default set of
+augmentations, without flips if a mirrored image has another meaning, as for digits.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from accord.data.raw import Source
 
 @dataclass(frozen=True)
 class Known:
-    """`find` looks into one folder (for "generic": at the user's path); `needs` says for what.
+    """A known dataset. `find` searches one folder for the files that `needs` describes.
 
-    "named" datasets live in a data root, "generic" ones need a path, "builtin" ones need nothing.
-    `places` are further folders below a root to look into (torchvision's), `system` is where a
-    package of the operating system puts the files.
+    "named" datasets are in a data root. "generic" datasets need the user's path, which `find` gets.
+    "builtin" datasets need no files. `places` are further folders below a root that are searched
+    (those of torchvision). `system` is the folder of an operating system package.
     """
 
     name: str
@@ -66,7 +66,7 @@ streetcar, sunflower, sweet_pepper, table, tank, telephone, television, tiger, t
 trout, tulip, turtle, wardrobe, whale, willow_tree, wolf, woman, worm
 """)
 
-# The first training labels tell MNIST from Fashion-MNIST, whose files have the same names.
+# The first training labels distinguish MNIST from Fashion-MNIST: their file names are the same.
 _MNIST_STARTS = bytes([5, 0, 4, 1, 9, 2, 1, 3, 1, 4])
 _FASHION_STARTS = bytes([9, 0, 0, 3, 0, 2, 7, 2, 5, 5])
 _IDX = "the four files train-images-idx3-ubyte.gz … t10k-labels-idx1-ubyte.gz (packed or not)"

@@ -1,4 +1,4 @@
-"""Where a dataset's files are: the search through data roots, and what to say when it fails."""
+"""The search for a dataset's files in data roots, and the advice if they are not found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.data.raw import Source
 
 
 def roots(root: Path | None) -> list[Path]:
-    """The data roots in the order they are searched; an explicit one is searched alone."""
+    """The data roots in the order of the search. If `root` is given, only this one is searched."""
     if root is not None:
         return [_existing(root, "the data root")]
     chosen = os.environ.get("ACCORD_DATA")
@@ -23,7 +23,7 @@ def roots(root: Path | None) -> list[Path]:
 
 
 def roots_of(known: Known, root: Path | None) -> list[Path]:
-    """`roots`, and where the operating system keeps this dataset."""
+    """`roots`, and the folder in which the operating system keeps this dataset."""
     return [*roots(root), *([known.system] if known.system else [])]
 
 
@@ -36,18 +36,18 @@ def locate(known: Known, path: Path | None, root: Path | None) -> Source:
     searched = [_existing(path, "`data.path`")] if path is not None else roots_of(known, root)
     for folder in searched:
         source = search(known, folder)
-        # A path, unlike a root, is this dataset's own: what is in it needs no further name.
+        # Unlike a root, a path belongs to this dataset alone, so any parquet file in it is used.
         if source is None and path is not None:
             source = find_parquet(folder)
         if source is not None:
             return source
     places = ", ".join(str(folder) for folder in searched)
     do = advice(known, searched[0])
-    raise AccordError(f"no files of {known.name!r} in {places}. To mend this, {do}.")
+    raise AccordError(f"there are no files of {known.name!r} in {places}. To correct this, {do}.")
 
 
 def search(known: Known, root: Path) -> Source | None:
-    """A named dataset in one data root: parquet pair, official files, or its own folder."""
+    """A named dataset in one data root: a pair of parquet files, official files or a folder."""
     for folder in _places(known, root):
         source = find_pair(folder, known.name) or known.find(folder)
         if source is not None:
@@ -57,7 +57,7 @@ def search(known: Known, root: Path) -> Source | None:
 
 
 def advice(known: Known, root: Path) -> str:
-    """Which files to put where, in all accepted forms."""
+    """Advice on which files to put into which folder, in all accepted formats."""
     name = known.name
     fetch = f", or run `accord data --download {name}`" if name in DOWNLOADS else ""
     return (

@@ -18,7 +18,7 @@ from accord.data.raw import Columns, Part, Raw, Request, Source
 
 Arrays = dict[str, NDArray[Any]]
 
-# What a damaged archive raises; RuntimeError: an unknown compression or a flag for encryption.
+# The errors that a damaged archive raises. RuntimeError means an unknown compression or encryption.
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -33,13 +33,13 @@ _BROKEN = (
 _TRAIN = (("x_train", "y_train"), ("train_images", "train_labels"))
 _TEST = (("x_test", "y_test"), ("test_images", "test_labels"))
 _ONE = (("images", "labels"), ("x", "y"))
-# MedMNIST's validation part: measured on nothing here, and never a column.
+# The validation part of MedMNIST is not used, and its arrays are not columns.
 _UNUSED = ("val_images", "val_labels", "x_val", "y_val")
 _RESERVED = {key for pair in (*_TRAIN, *_TEST, *_ONE) for key in pair} | {"classes", *_UNUSED}
 
 
 def find_npz(path: Path) -> Source | None:
-    """One .npz file, or a folder with train.npz and, if there is a test part, test.npz."""
+    """One .npz file, or a folder with train.npz and optionally test.npz."""
     if path.is_file():
         return Source("npz file", path.parent, lambda: [path], lambda request: _one(path, request))
     train, test = path / "train.npz", path / "test.npz"
@@ -50,7 +50,7 @@ def find_npz(path: Path) -> Source | None:
 
 
 def _one(path: Path, request: Request) -> Raw:
-    """A file that holds train and test, or one set."""
+    """The content of a file that holds train and test, or one set."""
     arrays = _load(path)
     _tell_unused(arrays, path, request)
     classes = _classes(arrays)
@@ -67,13 +67,15 @@ def _one(path: Path, request: Request) -> Raw:
 
 
 def _two(files: list[Path], request: Request) -> Raw:
-    """train.npz and perhaps test.npz, one set each; the class names must agree."""
+    """The content of train.npz and optionally test.npz, whose class names must be equal."""
     loaded = [_load(path) for path in files]
     for arrays, path in zip(loaded, files, strict=True):
         _tell_unused(arrays, path, request)
     named = {_classes(arrays) for arrays in loaded} - {None}
     if len(named) > 1:
-        raise AccordError(f"{files[1]}: its `classes` differ from those in train.npz; align them.")
+        raise AccordError(
+            f"{files[1]}: its `classes` differ from those in train.npz. Make them equal."
+        )
     classes = named.pop() if named else None
     parts = [_single(arrays, path, classes) for arrays, path in zip(loaded, files, strict=True)]
     return Raw(parts[0], parts[1] if len(parts) > 1 else None, classes)
@@ -113,8 +115,8 @@ def _array(file: Any, name: str, path: Path) -> NDArray[Any]:
         if "Object arrays" not in str(error):
             raise
         raise AccordError(
-            f"{path}: array {name!r} holds Python objects, which are not read for safety. Save it "
-            "as numbers or as fixed-length text (dtype str)."
+            f"{path}: array {name!r} holds Python objects, which are not safe to read. Save it as "
+            "numbers or as fixed-length text (dtype str)."
         ) from None
     return _decoded(array, name, path) if array.dtype.kind == "S" else array
 
@@ -137,7 +139,7 @@ def _classes(arrays: Arrays) -> tuple[str, ...] | None:
 
 
 def _split_columns(arrays: Arrays, lengths: dict[str, int], path: Path) -> dict[str, Columns]:
-    """Which part a further array belongs to: by name (site_train, test_site), else by length."""
+    """The further arrays of each part, assigned by name (site_train, test_site) or by length."""
     columns: dict[str, Columns] = {name: {} for name in lengths}
     for key, array in arrays.items():
         if key in _RESERVED:
@@ -165,7 +167,7 @@ def _affix(key: str) -> tuple[str, str]:
 
 
 def _rows(array: NDArray[Any]) -> int | None:
-    """How many rows a column has; None for an array that cannot be one."""
+    """The number of rows of a column; None for an array that cannot be a column."""
     plain = array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
     return len(array) if plain else None
 

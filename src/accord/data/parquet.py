@@ -1,4 +1,4 @@
-"""Where image parquet is, in the files and folders that the Hugging Face hub writes."""
+"""The search for parquet files of images in the layouts of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from accord.core.errors import AccordError
 from accord.data.raw import Raw, Request, Source
 
-_TEST_WORDS = ("test", "validation", "valid", "val")  # the first that is there is the test part
+_TEST_WORDS = ("test", "validation", "valid", "val")  # the first that exists is the test part
 
 
 def find_parquet(path: Path) -> Source | None:
-    """One file, or a folder whose file names say train and test (or nothing: one set)."""
+    """One file, or a folder with train and test in its file names; without these, it is one set."""
     if path.is_file():
         return parquet_source(path.parent, [path], [])
     folder = _folder(path)
@@ -26,7 +26,9 @@ def find_pair(folder: Path, name: str) -> Source | None:
     there = [path for path in (train, test) if path.is_file()]
     if len(there) == 1:
         missing = test if there[0] == train else train
-        raise AccordError(f"{there[0]} is there, but {missing.name} is not; put it beside it.")
+        raise AccordError(
+            f"{there[0]} exists, but {missing.name} is not in the same folder. Add it."
+        )
     return parquet_source(folder, [train], [test]) if there else None
 
 
@@ -38,7 +40,7 @@ def parquet_source(
 
 
 def _folder(path: Path) -> Path | None:
-    """Where the files are: in `path`, in data/, or in the only folder of a hub repository."""
+    """The folder of the files: `path`, data/, or the only folder of a hub repository."""
     for folder in (path, path / "data"):
         if any(folder.glob("*.parquet")):
             return folder
@@ -59,7 +61,7 @@ def _split(folder: Path) -> Source:
     test = next((paths for paths in held_out if paths), [])
     if test and not train:
         raise AccordError(
-            f"{folder}: {test[0].name} is there, but no train*.parquet; add the training files."
+            f"{folder}: {test[0].name} exists, but no train*.parquet. Add the training files."
         )
     if not train:
         return parquet_source(folder, files, [])
@@ -68,6 +70,6 @@ def _split(folder: Path) -> Source:
 
 
 def _read(train: list[Path], test: list[Path], unused: list[Path], request: Request) -> Raw:
-    from accord.data.parquet_reader import read  # pyarrow is slow to import, and needed only here
+    from accord.data.parquet_reader import read  # it imports pyarrow, which is slow
 
     return read(train, test, unused, request)

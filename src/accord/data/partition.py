@@ -1,4 +1,4 @@
-"""Who holds what: the images of a training set dealt out to clients, checked, saved and loaded."""
+"""Partitions: the training images of every client. They are made, checked, saved and loaded."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from accord.data.images import Indices, Labels
 from accord.data.schemes import Pool, Scheme
 from accord.data.schemes.grouping import groups
 
-REDRAWS = 1_000  # draws before a random scheme gives up on min_samples
+REDRAWS = 1_000  # the number of draws of a random scheme to reach min_samples
 
 
-@dataclass(frozen=True, eq=False)  # arrays do not compare to one truth value; compare `hash`
+@dataclass(frozen=True, eq=False)  # == of arrays is not one truth value; compare `hash` instead
 class Partition:
-    """Sorted positions per client into the labels it was made of.
+    """The sorted positions of each client's images in the array of labels.
 
-    `sources` are the column's values behind the names, for by-column only. `label_counts` is
-    (clients, classes).
+    `sources` are the column's values of the clients, for the scheme by-column only. `label_counts`
+    is (clients, classes).
     """
 
     indices: tuple[Indices, ...]
@@ -40,12 +40,12 @@ class Partition:
 
     @property
     def known_as(self) -> dict[str, str]:
-        """Name → what people call the client: its column's value, where it has one."""
+        """Name → the value of the client's column, or the name itself if there is no column."""
         return dict(zip(self.names, self.sources or self.names, strict=True))
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 over the sizes and positions of all clients, and over nothing else."""
+        """SHA-256 over the sizes and positions of all clients alone."""
         digest = hashlib.sha256()
         for part in self.indices:
             digest.update(len(part).to_bytes(8, "little"))
@@ -60,10 +60,10 @@ def make_partition(
     seed: int,
     columns: Mapping[str, NDArray[np.str_]],
 ) -> Partition:
-    """Allocation out the images with these `labels` (0…classes−1) as `scheme` says.
+    """Distributes the images with these `labels` (0…classes−1) to clients by `scheme`.
 
-    A random scheme draws anew, up to 1,000 times, until every client has `min_samples`; samples
-    are never moved to make it so.
+    A random scheme draws again, up to 1,000 times, until every client has `min_samples` images.
+    Images are never moved between clients to reach this number.
     """
     _check_arrays(labels, classes, columns)
     pool = Pool(len(labels), groups(labels), columns)
@@ -89,7 +89,7 @@ def make_partition(
 
 
 def _check_arrays(labels: Labels, classes: int, columns: Mapping[str, NDArray[np.str_]]) -> None:
-    """Mistakes of the calling code, not of a user."""
+    """Checks the arguments. A failed check is a bug of the caller and not a user's mistake."""
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"expected whole labels (N), found {labels.dtype} {labels.shape}")
     if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
@@ -103,9 +103,9 @@ def _check_arrays(labels: Labels, classes: int, columns: Mapping[str, NDArray[np
 
 
 def _check_possible(pool: Pool, scheme: Scheme) -> None:
-    """What no draw can mend is said at once."""
+    """Refuses settings for which no draw can succeed."""
     if pool.size == 0:
-        raise AccordError("expected images to deal out to clients, found none.")
+        raise AccordError("expected images for the clients, found none.")
     clients = scheme.expected_clients(pool)
     if clients is None:
         return
@@ -123,7 +123,10 @@ def _check_possible(pool: Pool, scheme: Scheme) -> None:
 
 
 def _check_promises(drawn: list[Indices], pool: Pool, scheme: Scheme) -> None:
-    """Disjoint where it claims so, and no image lost; a broken promise is a bug of the scheme."""
+    """Checks that clients are disjoint and no image is lost, as the scheme declares.
+
+    A failed check is a bug of the scheme.
+    """
     total = sum(len(part) for part in drawn)
     distinct = len(np.unique(np.concatenate(drawn)))
     if scheme.disjoint and distinct < total:
@@ -137,7 +140,7 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
     draws = f"in {REDRAWS:,} draws " if scheme.varies else ""
     remedies = ["fewer clients", "a larger alpha"] if scheme.skew else ["fewer clients"]
     if scheme.named_by:
-        remedies = [f"a column whose values are less rare than those of {scheme.named_by!r}"]
+        remedies = [f"a column whose values are more frequent than those of {scheme.named_by!r}"]
     return AccordError(
         f"partition scheme {scheme.name!r}{setting}: expected at least {scheme.min_samples:,} "
         f"images per client; of {pool.size:,} images over {clients:,} clients {draws}"
@@ -147,7 +150,7 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
 
 
 def save(partition: Partition, path: Path) -> None:
-    """Write `partition` as safetensors; the file appears whole or not at all."""
+    """Writes `partition` as safetensors, atomically."""
     tensors = {
         "indices": np.concatenate(partition.indices),
         "sizes": np.array([len(part) for part in partition.indices]),
@@ -158,7 +161,7 @@ def save(partition: Partition, path: Path) -> None:
 
 
 def load(path: Path) -> Partition:
-    """The partition that `save` wrote; a damaged file is an error, never another partition."""
+    """The partition that `save` wrote. A damaged file raises an error."""
     if not path.is_file():
         raise AccordError(f"expected a saved partition at {path}, found no file there.")
     try:
@@ -190,7 +193,7 @@ def _header(partition: Partition) -> str:
 
 
 def _seal(partition: Partition) -> str:
-    """A checksum over everything in the file; `hash` speaks of the indices alone."""
+    """A checksum over all content of the file. `hash` covers the indices alone."""
     counts = partition.label_counts
     content = f"{_header(partition)} {partition.hash} {counts.shape} {counts.tobytes().hex()}"
     return hashlib.sha256(content.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a reader returns: decoded parts, before they are brought to one shape and cached."""
+"""The results of a reader: decoded parts, before they are converted to one shape and cached."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Columns = dict[str, NDArray[np.str_]]
 
 @dataclass(frozen=True)
 class Request:
-    """What a reader must know: whose images, how large (None: as they are), with which classes."""
+    """The input of a reader: the dataset's name, the image size (None: unchanged), the classes."""
 
     name: str
     size: int | None
@@ -31,8 +31,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Part:
-    """Train or test as a reader found it. `found` is (height, width) before any resizing, or None
-    when the images had several sizes."""
+    """Train or test images of a reader.
+
+    `found` is (height, width) before any resizing, or None if the images had several sizes.
+    """
 
     images: Bytes
     labels: Labels
@@ -42,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Raw:
-    """A dataset as a reader found it; `classes` is None when the source holds no names."""
+    """The parts of a dataset; `classes` is None if the source holds no class names."""
 
     train: Part
     test: Part | None
@@ -51,9 +53,9 @@ class Raw:
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset's files and how to read them. Finding a source opens none of its images.
+    """A dataset's files and their reader. The search for a source opens none of its images.
 
-    `salt` stands for content that is in no file of ours (the images inside scikit-learn).
+    `salt` identifies content that is not in these files (the images inside scikit-learn).
     """
 
     kind: str
@@ -64,7 +66,7 @@ class Source:
 
 
 class Progress:
-    """Tells how far the decoding is, at most every two seconds."""
+    """Messages about the progress of decoding, at most every two seconds."""
 
     def __init__(self, what: str, total: int, tell: Tell) -> None:
         self._what, self._total, self._tell = what, total, tell
@@ -86,7 +88,7 @@ class Progress:
 
 
 def as_images(array: NDArray[Any], where: object) -> Bytes:
-    """`array` as uint8 (N, H, W, C) with one or three channels; greyscale may come as (N, H, W)."""
+    """`array` as uint8 (N, H, W, C) with one or three channels; grey images may be (N, H, W)."""
     if array.ndim == 3:
         array = array[..., None]
     if array.ndim != 4 or array.shape[-1] not in (1, 3) or 0 in array.shape[1:]:
@@ -95,7 +97,7 @@ def as_images(array: NDArray[Any], where: object) -> Bytes:
             f"last; found {array.shape}. Reshape or transpose the array and save it again."
         )
     if len(array) == 0:
-        raise AccordError(f"{where}: holds no images; expected at least one.")
+        raise AccordError(f"{where}: the file holds no images; expected at least one.")
     return _as_uint8(array, where)
 
 
@@ -107,7 +109,7 @@ def _as_uint8(array: NDArray[Any], where: object) -> Bytes:
             f"{where}: expected uint8 pixels; found {array.dtype}. Save the images as uint8."
         )
     low, high = array.min(), array.max()
-    # Written so that NaN fails too.
+    # The condition is written so that NaN also fails.
     if not (low >= 0 and high <= 255 and np.array_equal(array, np.floor(array))):
         raise AccordError(
             f"{where}: expected uint8 pixels; found {array.dtype} from {low:g} to {high:g}. "
@@ -124,12 +126,12 @@ def as_labels(array: Any, count: int, where: object) -> Labels:
     if labels.ndim != 1:
         raise AccordError(
             f"{where}: expected one label per image, shape (N,) or (N, 1); found {labels.shape}. "
-            "One-hot labels: save labels.argmax(1) instead."
+            "If the labels are one-hot, save labels.argmax(1) instead."
         )
     if len(labels) != count:
         raise AccordError(
-            f"{where}: {count} images but {len(labels)} labels. The file is damaged or the two do "
-            "not belong together; fetch or save it again."
+            f"{where}: found {count} images but {len(labels)} labels. The file is damaged, or the "
+            "images and labels do not belong together. Download or save it again."
         )
     whole = labels.dtype.kind in "iub" or (
         labels.dtype.kind == "f" and np.array_equal(labels, np.floor(labels))
@@ -142,7 +144,7 @@ def as_labels(array: Any, count: int, where: object) -> Labels:
 
 
 def check_classes(classes: Sequence[str] | None, where: object) -> None:
-    """Refuse class names that do not tell classes apart."""
+    """Refuses class names that are not distinct."""
     twice = sorted(name for name, uses in Counter(classes or ()).items() if uses > 1)
     if classes is not None and (twice or not classes):
         found = f"{twice[0]!r} twice" if twice else "none"
@@ -152,7 +154,7 @@ def check_classes(classes: Sequence[str] | None, where: object) -> None:
 
 
 def check_labels(labels: Labels, classes: Sequence[str] | None, where: object) -> None:
-    """Refuse a label that is negative or names no class; says the file and the row."""
+    """Refuses a label that is negative or belongs to no class. The error names file and row."""
     limit = len(classes) if classes is not None else np.iinfo(np.int64).max
     wrong = np.flatnonzero((labels < 0) | (labels >= limit))
     if len(wrong):

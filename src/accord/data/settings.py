@@ -10,28 +10,43 @@ from accord.core.config import Config
 
 
 class ImageConfig(Config):
-    """The images a net sees; others are converted."""
+    """The size and channels of the net's input. Images in other formats are converted."""
 
     size: int | None = Field(None, ge=4, le=1024)
     channels: Literal[1, 3] | None = None
 
 
 class DataConfig(Config):
-    """Which images, and which of them serve what."""
+    """The dataset and the use of its images."""
 
-    name: str = Field(description="a known dataset, or folder, npz, parquet")
-    path: str | None = Field(None, description="where a folder, npz or parquet is")
-    test_fraction: float | None = Field(None, gt=0, lt=1, description="of a set with no test part")
-    public: float = Field(0.0, ge=0, lt=1, description="fraction taken out for the server")
-    dealt: Literal["train", "public"] = Field(
-        "train", description="which images clients hold; public: what the server could do alone"
+    name: str = Field(description="name of a known dataset, or folder, npz or parquet")
+    path: str | None = Field(None, description="path of a folder, npz or parquet dataset")
+    test_fraction: float | None = Field(
+        None, gt=0, lt=1, description="fraction for the test, if a dataset has no test part"
     )
-    validation: float = Field(0.0, ge=0, lt=1, description="fraction held out for choosing things")
-    train_limit: int | None = Field(None, ge=1, description="class-balanced subset")
-    test_limit: int | None = Field(None, ge=1, description="class-balanced subset")
-    classes: tuple[str | int, ...] | None = Field(None, min_length=2, description="keep only these")
+    public: float = Field(
+        0.0, ge=0, lt=1, description="fraction of the training images that the server holds"
+    )
+    dealt: Literal["train", "public"] = Field(
+        "train",
+        description="which images clients hold; public shows what the server can reach alone",
+    )
+    validation: float = Field(
+        0.0, ge=0, lt=1, description="fraction held out to choose between settings"
+    )
+    train_limit: int | None = Field(
+        None, ge=1, description="number of training images, as a class-balanced subset"
+    )
+    test_limit: int | None = Field(
+        None, ge=1, description="number of test images, as a class-balanced subset"
+    )
+    classes: tuple[str | int, ...] | None = Field(
+        None, min_length=2, description="names or numbers of the classes to keep"
+    )
     image: ImageConfig = ImageConfig()
-    augment: str = Field("auto", description="augmentation set; auto is the dataset's own")
+    augment: str = Field(
+        "auto", description="name of an augmentation set; auto means the dataset's default"
+    )
 
     @field_validator("image", mode="before")
     @classmethod
@@ -41,7 +56,7 @@ class DataConfig(Config):
     @field_validator("name")
     @classmethod
     def _known_dataset(cls, value: str) -> str:
-        from accord.data.known import DATASETS  # knows every format; slow to import
+        from accord.data.known import DATASETS  # slow to import: it needs every format
 
         DATASETS.get(value)
         return value

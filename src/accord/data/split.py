@@ -1,4 +1,4 @@
-"""Which images of a dataset serve what: training, validation, the public set, the test."""
+"""The split of a dataset into training, validation, public and test images."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from accord.core.errors import AccordError, nearest
 from accord.core.randomness import numpy_generator
 from accord.data.images import Dataset, Images, Indices, Labels
 
-TEST_FRACTION = 0.2  # of a dataset that has no test part of its own
+TEST_FRACTION = 0.2  # the default for a dataset without a test part
 
 
-@dataclass(frozen=True, eq=False)  # arrays do not compare to one truth value
+@dataclass(frozen=True, eq=False)  # == of arrays is not one truth value
 class Split:
-    """Sorted positions into the decoded parts; no image serves two purposes.
+    """Sorted positions in the decoded parts. No image has two purposes.
 
-    `train`, `validation` and `public` point into `dataset.train`, `test` into the part that
-    `test_from` names. `classes` are the classes kept; `numbers[old]` is the number of the
-    dataset's class `old` among them, −1 for one that was left out.
+    `train`, `validation` and `public` are positions in `dataset.train`; `test` are positions in
+    the part that `test_from` names. `classes` are the kept classes. `numbers[old]` is the new
+    number of the dataset's class `old`, or −1 for a class that was left out.
     """
 
     train: Indices
@@ -38,7 +38,7 @@ class Split:
         return self.numbers[labels]
 
     def test_part(self, dataset: Dataset) -> Images:
-        """The part of `dataset` that `test` points into."""
+        """The part of `dataset` to which the positions in `test` refer."""
         return _measured_part(dataset)
 
 
@@ -57,10 +57,10 @@ def split(
     test_limit: int | None,
     seed: int,
 ) -> Split:
-    """Classes first, then the test part, the limits, the public set and the validation set.
+    """Selects classes, then the test part, the limits, the public set and the validation set.
 
-    `public` is a fraction of the training images and `validation` one of what is left of them;
-    0 means none. Every seed is measured on the same test images.
+    `public` is a fraction of the training images, and `validation` is a fraction of the remaining
+    ones; 0 means none. The test images are the same for every seed.
     """
     kept = _kept_classes(dataset, classes)
     numbers = np.full(len(dataset.classes), -1, dtype=np.int64)
@@ -80,12 +80,12 @@ def split(
 
 
 def _kept_classes(dataset: Dataset, wanted: Sequence[str | int] | None) -> list[int]:
-    """The positions in `dataset.classes` of the wanted classes, in the order given."""
+    """The positions in `dataset.classes` of the wanted classes, in the given order."""
     if wanted is None:
         return list(range(len(dataset.classes)))
     kept = [_class_index(dataset, name) for name in wanted]
     if len(kept) == 0:
-        raise AccordError("'classes': expected at least one class, found none. Drop the key?")
+        raise AccordError("'classes': expected at least one class, found none. Remove the key.")
     twice = {dataset.classes[index] for index in kept if kept.count(index) > 1}
     if twice:
         raise AccordError(f"'classes': expected every class once, found {min(twice)!r} twice.")
@@ -93,7 +93,7 @@ def _kept_classes(dataset: Dataset, wanted: Sequence[str | int] | None) -> list[
 
 
 def _class_index(dataset: Dataset, name: str | int) -> int:
-    # YAML reads a bare `yes` or `no` as a truth value, which Python takes for 1 or 0.
+    # YAML reads `yes` or `no` without quotes as a truth value, which Python treats as 1 or 0.
     if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < len(dataset.classes):
         return name
     if isinstance(name, str) and name in dataset.classes:
@@ -107,11 +107,11 @@ def _class_index(dataset: Dataset, name: str | int) -> int:
 def _take_test(
     dataset: Dataset, numbers: Labels, train: Indices, fraction: float | None
 ) -> tuple[Indices, Indices, Literal["train", "test"]]:
-    """(train, test, where test points): the own test part, or a fraction of the training images."""
+    """(train, test, part of test): the own test part, or a fraction of the training images."""
     if len(train) == 0:
-        raise AccordError(f"{dataset.name} has no training images of the classes asked for.")
+        raise AccordError(f"{dataset.name} has no training images of the chosen classes.")
     if dataset.test is None:
-        # A constant in place of the seed: every seed is measured on the same images.
+        # A constant replaces the seed, so that the test images are the same for every seed.
         rng, wanted = numpy_generator(0, "test"), TEST_FRACTION if fraction is None else fraction
         labels = dataset.train.labels[train]
         test, rest = stratified_split(labels, wanted, rng, "test_fraction")
@@ -119,11 +119,11 @@ def _take_test(
     if fraction is not None:
         raise AccordError(
             f"'test_fraction': {dataset.name} comes with its own test part of "
-            f"{len(dataset.test):,} images; found {fraction}. Drop the key, or use test_limit."
+            f"{len(dataset.test):,} images; found {fraction}. Remove the key, or use test_limit."
         )
     test = np.flatnonzero(numbers[dataset.test.labels] >= 0)
     if len(test) == 0:
-        raise AccordError(f"{dataset.name} has no test images of the classes asked for.")
+        raise AccordError(f"{dataset.name} has no test images of the chosen classes.")
     return train, test, "test"
 
 
@@ -142,7 +142,7 @@ def _take(
 
 
 def _refuse_emptied_class(dataset: Dataset, labels: Labels, public: float) -> None:
-    """A class that the public set would take whole leaves the clients nothing to learn."""
+    """Refuses a public set that takes all images of a class, because no client could learn it."""
     present, counts = np.unique(labels, return_counts=True)
     emptied = np.flatnonzero(np.round(public * counts) >= counts)
     if len(emptied):
@@ -155,17 +155,17 @@ def _refuse_emptied_class(dataset: Dataset, labels: Labels, public: float) -> No
 
 
 def balanced_subset(labels: Labels, limit: int, key: str = "limit") -> Indices:
-    """The first images of every class in file order, as equally many of each as there are.
+    """The sorted positions of the first images of every class in file order.
 
-    Sorted positions. `key` is the user's word for the limit.
+    The classes are as equally frequent as the data allow. `key` is the user's name of the limit.
     """
     present = len(np.unique(labels))
     if limit < max(1, present):
         raise AccordError(
             f"{key!r}: expected at least {max(1, present)}, one image for each class; "
-            f"found {limit}. Raise it or leave it out."
+            f"found {limit}. Use a larger number or remove the key."
         )
-    # Taking the first of every class, then the second of every class, … fills them evenly.
+    # The first image of every class is taken, then the second of every class, and so on.
     order = np.lexsort((labels, _rank_in_class(labels)))
     return np.sort(order[:limit])
 
@@ -184,15 +184,15 @@ def stratified_split(
 ) -> tuple[Indices, Indices]:
     """(held out, rest), both sorted, with about `fraction` of every class held out.
 
-    A class gives ⌊fraction·n_c⌋ images or one more; the largest remainders give one more until
-    round(fraction·n) is reached. A class never gives its last image, so very small classes can
-    leave the total short. `key` is the user's word for the fraction.
+    A class gives ⌊fraction·n_c⌋ images or one more. The classes with the largest remainders give
+    one more until round(fraction·n) is reached. A class never gives its last image, so with very
+    small classes the total can be smaller. `key` is the user's name of the fraction.
     """
     if not 0 < fraction < 1:
         raise AccordError(f"{key!r}: expected a fraction between 0 and 1; found {fraction}.")
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     shares = _shares(counts, fraction)
-    # A class's images in random order; its first `share` of them are held out.
+    # The images of a class are put in random order, and the first `share` of them are held out.
     shuffled = rng.permutation(len(labels))
     ranks = np.empty(len(labels), dtype=np.int64)
     ranks[shuffled] = _rank_in_class(classes[shuffled])
@@ -206,7 +206,7 @@ def stratified_split(
 
 
 def _shares(counts: Indices, fraction: float) -> Indices:
-    """How many images each class gives."""
+    """The number of images that each class gives."""
     exact = fraction * counts
     shares: Indices = np.minimum(np.floor(exact).astype(np.int64), counts - 1)
     missing = round(fraction * int(counts.sum())) - int(shares.sum())

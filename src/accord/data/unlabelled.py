@@ -1,4 +1,4 @@
-"""Image files that nobody has labelled, as a net expects them."""
+"""Image files without labels, converted to the input format of a net."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accord.data.imageset import ImageSet
 
 
 class Shape(Protocol):
-    """What an image must be; headers of briefings and models tell."""
+    """The size and channels of a net's input, as in the headers of briefings and models."""
 
     @property
     def height(self) -> int: ...
@@ -27,7 +27,7 @@ class Shape(Protocol):
 
 
 def image_files(paths: Sequence[Path]) -> list[Path]:
-    """Files as they are named, folders with all images in and below them, in order of name."""
+    """The files in `paths`, and for each folder all images in and below it, sorted by name."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -43,12 +43,12 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _is_image(path: Path) -> bool:
-    # A Mac leaves a "._name" beside a file on other disks: its notes, not the picture.
+    # macOS writes a file "._name" with metadata beside a file on other disks; it is not an image.
     return path.suffix.lower() in SUFFIXES and path.is_file() and not path.name.startswith("._")
 
 
 def picture(file: Path) -> Image.Image:
-    """The picture in a file, or AccordError."""
+    """The image in a file. A file that is not an image raises AccordError."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -57,7 +57,7 @@ def picture(file: Path) -> Image.Image:
 
 
 def read_images(files: Sequence[Path], shape: Shape) -> ImageSet:
-    """The pictures in `files`, converted to `shape`; every label is 0, for there is none."""
+    """The images in `files`, converted to `shape`. Every label is 0, because there are none."""
     pictures = [picture(file) for file in files]
     refuse_dark(max(one.info.get(PEAK, -1) for one in pictures), str(files[0].parent))
     return as_images(pictures, shape)
@@ -69,7 +69,7 @@ def as_images(pictures: Sequence[Image.Image], shape: Shape) -> ImageSet:
 
 
 def _pixels(found: Image.Image, shape: Shape) -> Bytes:
-    """(H, W, C), whatever the picture was."""
+    """The image as (H, W, C) in the given shape."""
     found = found.convert("L" if shape.channels == 1 else "RGB")
     if found.size != (shape.width, shape.height):
         found = found.resize((shape.width, shape.height), Image.Resampling.BILINEAR)

@@ -1,7 +1,7 @@
-"""Views: uint8 images → randomly changed, normalised float images, a whole batch at once.
+"""Views: randomly augmented and normalised float images of a batch of uint8 images.
 
-Every draw is per image, and every draw is made on the CPU from the given generator, so that each
-device sees the same ones.
+All random values are drawn separately for each image, on the CPU and from the given generator, so
+that they are the same on every device.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from accord.data.colour import (
 )
 from accord.data.crop import crop, draw_boxes
 
-# Images are changed 32 (of CIFAR's size) at a time: they stay in the cache, and their temporaries,
-# below 400 kB each, are memory the allocator keeps. Fresh pages for every step double the time.
+# 32 images of CIFAR's size are processed at a time. They fit into the cache, and the allocator
+# reuses the memory of temporaries, which are smaller than 400 kB each. New memory pages for every
+# step would double the time.
 VALUES_AT_ONCE = 32 * 32 * 32 * 3
 
 
@@ -37,7 +38,8 @@ def augment(
 ) -> Tensor:
     """`views` random views of each uint8 image: (N, H, W, C) → (views·N, C, H, W), normalised.
 
-    View 0 of all images comes first, then view 1 of all, …; the memory format is channels-last.
+    View 0 of all images is first, then view 1 of all images, and so on. The memory format is
+    channels-last.
     """
     _check(images, mean, std)
     if augmentation == NONE:
@@ -58,13 +60,13 @@ def augment(
 
 
 def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """(x/255 − mean) / std and nothing else: (N, H, W, C) uint8 → (N, C, H, W), channels-last."""
+    """(x/255 − mean) / std without augmentation: (N, H, W, C) → (N, C, H, W), channels-last."""
     _check(images, mean, std)
     return _standardise(images.contiguous().float().div_(255), mean, std)
 
 
 class Draws(NamedTuple):
-    """What chance decided, one row per image."""
+    """The random values of each image, one row per image."""
 
     boxes: Tensor  # (N, 4): top, left, height, width of the crop
     flips: Tensor  # (N,) bool
@@ -91,7 +93,7 @@ def _draw(
 
 
 def _change(images: Tensor, augmentation: Augmentation, draws: Draws) -> Tensor:
-    """Float (N, C, H, W) images, changed as drawn; each step runs on the images it is for."""
+    """Float (N, C, H, W) images, augmented by `draws`. Each step processes only its own images."""
     changed = crop(images, draws.boxes, draws.flips)
     picked = draws.jitters.nonzero().squeeze(1)
     jittered = changed.index_select(0, picked)
@@ -104,7 +106,7 @@ def _change(images: Tensor, augmentation: Augmentation, draws: Draws) -> Tensor:
 
 
 def _jitter(images: Tensor, augmentation: Augmentation, factors: Tensor) -> None:
-    """Brightness, contrast, saturation, hue, in this order and in place, if they have strength."""
+    """Changes brightness, contrast, saturation and hue in place, each if its strength is not 0."""
     brightness, contrast, saturation, turns = factors.unbind(1)
     if augmentation.brightness > 0:
         adjust_brightness(images, brightness)
@@ -117,9 +119,9 @@ def _jitter(images: Tensor, augmentation: Augmentation, factors: Tensor) -> None
 
 
 def _standardise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """(x − mean) / std in place on contiguous (N, H, W, C), seen as (N, C, H, W)."""
+    """(x − mean) / std in place on contiguous (N, H, W, C), returned as a (N, C, H, W) view."""
     count, height, width, channels = images.shape
-    rows = images.view(count, height, width * channels)  # long rows are fast, 3 channels are not
+    rows = images.view(count, height, width * channels)  # long rows are faster than 3 channels
     rows.sub_(rows.new_tensor(mean).repeat(width)).div_(rows.new_tensor(std).repeat(width))
     return images.permute(0, 3, 1, 2)
 

@@ -1,4 +1,4 @@
-"""Partition schemes: who gets which images. One file each; the registry finds them."""
+"""Partition schemes, which distribute images to clients, one file each. The registry finds them."""
 
 from accord.data.schemes.base import Counted, Pool, Scheme, make_scheme, register, schemes
 

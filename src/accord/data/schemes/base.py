@@ -1,4 +1,4 @@
-"""What every partition scheme offers: its settings, and a way to deal out images to clients."""
+"""The interface of a partition scheme: its settings, and the distribution of images to clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.core.registry import Registry
 
-if TYPE_CHECKING:  # a scheme's settings are read without NumPy
+if TYPE_CHECKING:  # the settings of a scheme are read without NumPy
     import numpy as np
     from numpy.random import Generator
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ DEFAULT = "dirichlet"
 
 
 class Pool(NamedTuple):
-    """What there is to deal out: the positions of every class that occurs, and the columns."""
+    """The images to distribute: the positions of every class that occurs, and the columns."""
 
     size: int
     classes: list[Indices]
@@ -31,29 +31,31 @@ class Pool(NamedTuple):
 
 
 class Scheme(Config, ABC):
-    """The section `partition` of a study: how the training images are dealt out to clients."""
+    """The section `partition` of a study: how the training images are distributed to clients."""
 
     name: ClassVar[str]
     disjoint: ClassVar[bool] = True  # no two clients share an image
     varies: ClassVar[bool] = True  # another draw can change the clients' sizes
 
-    min_samples: int = Field(1, ge=1, description="images that every client must have")
+    min_samples: int = Field(
+        1, ge=1, description="smallest number of images that every client must have"
+    )
 
     @abstractmethod
     def draw(self, pool: Pool, rng: Generator) -> list[Indices]:
         """The positions of each client, in any order."""
 
     def expected_clients(self, pool: Pool) -> int | None:  # noqa: ARG002
-        """How many clients there will be; None: the data decides."""
+        """The number of clients; None if it depends on the data."""
         return None
 
-    def uses_all(self, pool: Pool) -> bool:  # noqa: ARG002 - most do
-        """Whether every image goes to some client."""
+    def uses_all(self, pool: Pool) -> bool:  # noqa: ARG002 - most schemes do
+        """Whether every image is given to some client."""
         return True
 
     @property
     def skew(self) -> float | None:
-        """α of a scheme that has one, for tables and names."""
+        """α if the scheme has one, for tables and names."""
         return None
 
     @property
@@ -67,9 +69,9 @@ class Scheme(Config, ABC):
 
 
 class Counted(Scheme):
-    """A scheme that is told how many clients there are."""
+    """A scheme in which the number of clients is a setting."""
 
-    clients: int = Field(5, ge=1, description="how many")
+    clients: int = Field(5, ge=1, description="number of clients")
 
     def expected_clients(self, pool: Pool) -> int | None:  # noqa: ARG002
         return self.clients
@@ -91,7 +93,7 @@ def register(name: str) -> Callable[[type[S]], type[S]]:
 
 
 def make_scheme(values: Any, where: str = "partition") -> Scheme:
-    """The scheme that a study's section `partition` describes; null stands for a default."""
+    """The scheme that a study's section `partition` describes. null means the default."""
     if isinstance(values, Scheme):
         return values
     if not isinstance(values, Mapping):
@@ -104,7 +106,7 @@ def make_scheme(values: Any, where: str = "partition") -> Scheme:
     for key, value in given.items():
         if key not in keys(kind) and any(key in keys(schemes.get(other)) for other in schemes):
             raise AccordError(
-                f"'{where}.{key}': the scheme {name!r} has no {key!r}; found {value!r}. Drop it, "
+                f"'{where}.{key}': the scheme {name!r} has no {key!r}; found {value!r}. Remove it, "
                 "or set it to null."
             )
     return parse(kind, given, where)

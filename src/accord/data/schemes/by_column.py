@@ -18,7 +18,9 @@ class ByColumn(Scheme):
     varies = False
 
     column: str = Field(min_length=1, description="the column that names the client")
-    clients: int | None = Field(None, ge=1, description="checked against the data, if given")
+    clients: int | None = Field(
+        None, ge=1, description="number of clients; if given, it is checked against the data"
+    )
 
     @property
     def named_by(self) -> str:
@@ -34,7 +36,7 @@ class ByColumn(Scheme):
         parts = groups(pool.columns[self.column])
         if self.clients is not None and self.clients != len(parts):
             raise AccordError(
-                f"column {self.column!r} has {len(parts)} distinct values and so many clients; "
-                f"found clients {self.clients}. Drop `clients`."
+                f"column {self.column!r} has {len(parts)} distinct values and therefore as many "
+                f"clients; found clients {self.clients}. Remove `clients`."
             )
         return parts

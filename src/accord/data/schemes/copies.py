@@ -11,7 +11,7 @@ from accord.data.schemes.base import Counted, Pool, register
 
 @register("copies")
 class Copies(Counted):
-    """Every client holds every image: an ensemble of nets that differ in their batches."""
+    """Every client holds every image, which gives an ensemble of nets with different batches."""
 
     disjoint = False
     varies = False

@@ -1,4 +1,4 @@
-"""Label skew by Dirichlet proportions, every image dealt out once."""
+"""Label skew by Dirichlet proportions. Every image is given to exactly one client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from accord.data.schemes.base import Counted, Pool, register
 class Skewed(Counted):
     """A scheme that draws the proportions of each class over the clients."""
 
-    alpha: float = Field(0.5, gt=0, description="Dirichlet concentration; small is skewed")
+    alpha: float = Field(
+        0.5, gt=0, description="Dirichlet concentration; a small value gives a strong label skew"
+    )
 
     @property
     def skew(self) -> float:
@@ -23,14 +25,14 @@ class Skewed(Counted):
     def proportions(self, rng: Generator) -> NDArray[np.float64]:
         """p ~ Dir(α, …, α) over the clients, for any α > 0.
 
-        A Gamma(α) variate is Gamma(α+1)·U^(1/α). Normalising its logarithm relative to the largest
-        keeps a tiny α, whose variates all underflow to 0, from ending in 0/0.
+        A Gamma(α) variate is Gamma(α+1)·U^(1/α). For a tiny α all variates underflow to 0. To avoid
+        0/0, their logarithms are normalised relative to the largest.
         """
         alpha, clients = self.alpha, self.clients
         log_gamma = np.log(rng.standard_gamma(alpha + 1, clients))
         log_uniform = np.log1p(-rng.random(clients))
         top = np.argmax(min(alpha, 1.0) * log_gamma + log_uniform / max(alpha, 1.0))
-        with np.errstate(over="ignore"):  # a distance beyond the largest float is a weight of 0
+        with np.errstate(over="ignore"):  # an infinite distance gives a weight of 0
             weights = np.exp(log_gamma - log_gamma[top] + (log_uniform - log_uniform[top]) / alpha)
         proportions: NDArray[np.float64] = weights / weights.sum()
         return proportions
@@ -38,12 +40,12 @@ class Skewed(Counted):
 
 @register("dirichlet")
 class Dirichlet(Skewed):
-    """Per class, proportions over clients ~ Dir(α); its shuffled images are dealt out once."""
+    """Per class, proportions over clients ~ Dir(α); its shuffled images are distributed once."""
 
     def draw(self, pool: Pool, rng: Generator) -> list[Indices]:
         owner = np.empty(pool.size, dtype=np.int64)
         for members in pool.classes:
-            # Cutting at rounded cumulative shares uses every image, whatever the shares are.
+            # Cuts at rounded cumulative shares use every image, for all values of the shares.
             cuts = np.rint(np.cumsum(self.proportions(rng))[:-1] * len(members))
             ranks = np.arange(len(members))
             owner[rng.permutation(members)] = np.searchsorted(cuts, ranks, side="right")

@@ -1,4 +1,4 @@
-"""Label skew as FAFI's release draws it: clients share images."""
+"""Label skew as in FAFI's released code, in which clients share images."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from accord.data.images import Indices
 from accord.data.schemes.base import Pool, register
 from accord.data.schemes.dirichlet import Skewed
 
-OVERLAP = 10  # every class is dealt out this many times, as FAFI's release does
+OVERLAP = 10  # every class is distributed this many times, as in FAFI's released code
 
 
 @register("dirichlet-overlap")
 class DirichletOverlap(Skewed):
-    """Client k gets min(N_c, round(10·N_c·p_kc)) images of class c, shuffled anew per client.
+    """Client k gets min(N_c, round(10·N_c·p_kc)) images of class c, shuffled for each client.
 
     FAFI's public code draws p_c ~ Dir(α) over the *clients*, once per class, and its 10 is a plain
-    constant, not the number of classes; this scheme does the same. FAFI takes the size of class 0
-    for every N_c, which is the same for balanced data; this scheme takes each class's own. Clients
-    share images, a client never holds one twice, and images that nobody draws stay unused.
+    constant, not the number of classes; this scheme does the same. FAFI uses the size of class 0
+    for every N_c, which is the same for balanced data; this scheme uses the size of each class.
+    Clients share images. A client never holds an image twice. Images that no client draws are not
+    used.
     """
 
     disjoint = False

@@ -1,4 +1,4 @@
-"""No skew at all."""
+"""A partition without label skew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accord.data.schemes.base import Counted, Pool, register
 
 @register("iid")
 class Iid(Counted):
-    """All images shuffled and dealt out in equal parts."""
+    """All images are shuffled and distributed in equal parts."""
 
     varies = False
 

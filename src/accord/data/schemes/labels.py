@@ -13,14 +13,14 @@ from accord.data.schemes.base import Counted, Pool, register
 
 @register("labels")
 class Labels(Counted):
-    """m labels per client; the images of a class are dealt evenly to the clients that hold it.
+    """m labels per client; the images of a class are divided evenly among the clients that hold it.
 
-    Every client takes the classes with the fewest holders so far, in random order among equals:
-    when clients · m reaches the number of classes, every class is held. Otherwise the classes that
-    nobody holds stay unused.
+    Every client takes the classes that the fewest clients hold so far, in random order if several
+    are equal. If clients · m is at least the number of classes, every class is held. Otherwise the
+    classes that no client holds are not used.
     """
 
-    labels: int = Field(2, ge=1, description="labels per client")
+    labels: int = Field(2, ge=1, description="m, the number of labels per client")
 
     def draw(self, pool: Pool, rng: Generator) -> list[Indices]:
         if self.labels > len(pool.classes):
