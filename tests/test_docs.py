@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from accord.balance import balances
 from accord.cli import app
 from accord.core.config import keys
 from accord.data.augmentations import augmentations
 from accord.data.datasets import inventory
 from accord.data.schemes import schemes
 from accord.nets.backbones.base import backbones
-from accord.objective import terms
 from accord.record.rows import COLUMNS
 from accord.study.settings import Options, Setup
 from accord.study.study import load_study
-from tests_support import brief_for, images_of, train, training_recipe
+from tests_support import training_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY = (ROOT / "docs/study.md").read_text()
@@ -80,31 +78,6 @@ def test_the_study_and_the_recipe_shown_are_valid(tmp_path: Path) -> None:
     combined = training_recipe("all-of-it.yaml", tmp_path)
     assert combined.bank is not None
     assert set(combined.align) == {"anchors", "mmd"}
-
-
-def test_the_part_shown_works_as_told() -> None:
-    code = block((ROOT / "docs/adding.md").read_text(), "class Shortness")
-    exec(compile(code, "docs/adding.md", "exec"), {"__name__": "shown"})
-    try:
-        recipe = training_recipe(
-            {"use": "fafi", "objective": {"shortness": {"power": 1, "weight": 0.1}}, "as": "short"},
-            ROOT,
-        )
-        assert recipe.objective["shortness"] == {"weight": 0.1, "power": 1.0}
-    finally:
-        del terms._parts["shortness"]
-
-
-def test_the_balance_shown_trains() -> None:
-    code = block((ROOT / "docs/adding.md").read_text(), "class Inverse(")
-    exec(compile(code, "docs/adding.md", "exec"), {"__name__": "shown"})
-    try:
-        change = {"balance": {"use": "inverse", "lambda": 10}}
-        upload = train(images_of([0] * 6 + [1] * 6), brief_for("etf-fixed", change=change), "0")
-        dials = [event["lambda_raw"] for event in upload.header.telemetry]
-        assert dials == pytest.approx([10 / 1.5, 5])
-    finally:
-        del balances._parts["inverse"]
 
 
 def block(text: str, holding: str) -> str:

@@ -168,6 +168,11 @@ class Scene:
     total: Sums | None = None  # the total of all clients' sums, if clients upload sums
     clients: int = 0  # all clients of the federation, also those not selected in this round
 
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """The clients whose uploads there are."""
+        return tuple(summary.header.client for summary in self.uploads.summaries())
+
 
 class Bound(Fusion):
     """A reference value without fusion: a summary of the metrics of the clients' own nets."""

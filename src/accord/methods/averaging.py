@@ -53,7 +53,7 @@ class Averaging(Method):
         return self.model_copy(update={"merge": spec})
 
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
-        return state.next(self.merged(scene), _names(scene))
+        return state.next(self.merged(scene), scene.answered)
 
     def work(self, public: int) -> float:
         rule = make_part(fusions, self.merge, "merge")
@@ -71,7 +71,3 @@ class Averaging(Method):
 def _advances(name: str) -> bool:
     rule = fusions.get(name)
     return issubclass(rule, Merge) and not rule.personal and name != "ridge"
-
-
-def _names(scene: Scene) -> tuple[str, ...]:
-    return tuple(summary.header.client for summary in scene.uploads.summaries())

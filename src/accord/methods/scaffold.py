@@ -51,8 +51,7 @@ class Scaffold(Averaging):
         usual = sum(met.values()) / len(met)
         control = {n: (t / (usual * scene.clients)).float() for n, t in totals.items()}
         changed = {**net, **prefixed(CONTROL, control), **prefixed(TOTAL, totals)}
-        answered = tuple(one.header.client for one in scene.uploads.summaries())
-        return state.next(changed, answered, met=met)
+        return state.next(changed, scene.answered, met=met)
 
     def _controls(
         self, state: ServerState, scene: Scene
