@@ -62,7 +62,7 @@ class BankConfig(Config):
             )
         if self.size is not None and self.size > available:
             raise AccordError(
-                f"bank.size: expected at most the {available:,} public images; found "
+                f"bank.size: expected at most the {available:,} public images there are; found "
                 f"{self.size:,}. Use a smaller bank.size, raise data.public, or omit bank.size."
             )
         return self.size or min(USUAL_SIZE, available)
