@@ -18,6 +18,7 @@ from accord.federation.pooled_sums import Total
 from accord.messages import Upload
 from accord.record.record import Record
 from closed_run import RECIPE, SMALL, Raw, accuracy, late, run, scores, uploads
+from core.cases import looped
 from tests_support import digits
 
 
@@ -76,7 +77,7 @@ def test_a_client_can_be_forgotten(record: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(forgotten, gone, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("options", "said"),
     [
         ({"remove": ["9"]}, "--remove: closed.* has no client '9'"),

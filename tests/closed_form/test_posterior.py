@@ -13,7 +13,7 @@ from accord.closed_form.posterior import NEVER, Prior, log_probabilities
 from accord.closed_form.ridge import Ridge, solve
 from accord.core.metrics import Tally
 from closed_forms import Data, Floats, Ints, made_up, pixels, sums_by_hand
-from core.cases import case
+from core.cases import case, looped
 
 
 def told(train: Data, classes: int, features: Floats, prior: Prior = "uniform") -> torch.Tensor:
@@ -37,8 +37,8 @@ def test_by_hand() -> None:
     assert (prior - bias).tolist() == pytest.approx([np.log(3) / 2, -np.log(3) / 2])
 
 
-@pytest.mark.parametrize("prior", ["uniform", "data"])
-@pytest.mark.parametrize("seed", range(3))
+@looped("prior", ["uniform", "data"])
+@looped("seed", range(3))
 def test_it_is_scikit_learns_rule_on_the_scores_left_out(seed: int, prior: Prior) -> None:
     classes = 4
     data = made_up(seed, 3_000, 6, classes)
@@ -106,7 +106,7 @@ def test_a_class_that_nobody_holds_is_never_the_answer(
     torch.testing.assert_close(said[:, absent], said[:, most] - NEVER)
 
 
-@pytest.mark.parametrize("labels", [[2], [1, 1, 1], [0, 1], [0, 1, 2, 3]])
+@looped("labels", [[2], [1, 1, 1], [0, 1], [0, 1, 2, 3]])
 def test_few_images_give_finite_answers(labels: list[int]) -> None:
     train = Data(np.eye(4)[labels] + np.arange(4), np.array(labels))
     said = told(train, 4, train.features)

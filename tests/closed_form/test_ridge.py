@@ -19,6 +19,7 @@ from accord.closed_form.ridge import solve
 from accord.closed_form.sums import PACKINGS, Packing, Sums
 from closed_form.support import cross_validation, even, hat, one_hot, scores, usual_scatter
 from closed_forms import Data, dealt, made_up, pixels, sums_by_hand
+from core.cases import looped
 
 seeds = st.integers(0, 10_000)
 
@@ -36,7 +37,7 @@ def test_one_feature_by_hand() -> None:
     assert found.penalty == 2.0
 
 
-@pytest.mark.parametrize(("rows", "width"), [(40, 1), (40, 6), (12, 12), (10, 30), (2, 3)])
+@looped(("rows", "width"), [(40, 1), (40, 6), (12, 12), (10, 30), (2, 3)])
 def test_the_solution_is_that_of_scikit_learn(rows: int, width: int) -> None:
     for seed, penalty in product(range(2), [1e-3, 1.0, 100.0, 1e5]):
         assert_is_that_of_scikit_learn(made_up(seed, rows, width, 4), penalty, (seed, penalty))
@@ -67,8 +68,8 @@ def test_two_classes_are_told_apart_in_fishers_direction(seed: int) -> None:
         assert cosine == pytest.approx(sign, abs=1e-6)
 
 
-@pytest.mark.parametrize("penalty", [1e-2, 1.0, 30.0])
-@pytest.mark.parametrize(("rows", "width"), [(40, 6), (12, 12), (10, 30)])
+@looped("penalty", [1e-2, 1.0, 30.0])
+@looped(("rows", "width"), [(40, 6), (12, 12), (10, 30)])
 def test_the_freedom_is_the_trace_of_the_hat_matrix(rows: int, width: int, penalty: float) -> None:
     data = made_up(0, rows, width, 3)
     found = solve(sums_by_hand(data, 3), penalty)
@@ -78,8 +79,8 @@ def test_the_freedom_is_the_trace_of_the_hat_matrix(rows: int, width: int, penal
 # --- images that were left out -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("penalty", [1.0, 30.0])
-@pytest.mark.parametrize(("rows", "width"), [(60, 5), (40, 60)])
+@looped("penalty", [1.0, 30.0])
+@looped(("rows", "width"), [(60, 5), (40, 60)])
 def test_unseen_images_score_as_those_left_out(rows: int, width: int, penalty: float) -> None:
     data = even(0, rows, width)
     found = solve(sums_by_hand(data, 4), penalty)  # of the fourth class there is no image
@@ -107,8 +108,8 @@ def test_the_share_that_is_done_grows_to_one() -> None:
 # --- whatever the images -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
-@pytest.mark.parametrize(("rows", "width"), [(20, 5), (5, 20)])
+@looped("packing", PACKINGS)
+@looped(("rows", "width"), [(20, 5), (5, 20)])
 def test_one_class_is_always_the_answer(rows: int, width: int, packing: Packing) -> None:
     data = Data(made_up(0, rows, width, 1).features, np.full(rows, 2))
     found = solve(Sums.of(sums_by_hand(data, 4).tensors(packing)))
@@ -116,8 +117,8 @@ def test_one_class_is_always_the_answer(rows: int, width: int, packing: Packing)
     np.testing.assert_allclose(told, [[0, 0, 1, 0]] * rows, atol=1e-6)
 
 
-@pytest.mark.parametrize("rows", [1, 5])
-@pytest.mark.parametrize("packing", PACKINGS)
+@looped("rows", [1, 5])
+@looped("packing", PACKINGS)
 def test_images_that_are_all_alike_give_the_prior(rows: int, packing: Packing) -> None:
     labels = np.arange(rows) % 2
     sums = Sums.of(sums_by_hand(Data(np.full((rows, 3), 0.1), labels), 3).tensors(packing))

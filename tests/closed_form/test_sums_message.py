@@ -14,7 +14,7 @@ from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
 from closed_form.support import CLASSES, EDGES
 from closed_forms import Data, assert_same_sums, furthest, made_up, pixels, sums_by_hand
-from core.cases import case
+from core.cases import case, looped
 
 seeds = st.integers(0, 10_000)
 widths = st.integers(1, 8)
@@ -160,8 +160,8 @@ def test_a_scatter_below_zero_is_refused() -> None:
         check_sums(tensors, "client 7")
 
 
-@pytest.mark.parametrize("sign", [-1, 1])
-@pytest.mark.parametrize("packing", ["float32", "float16"])
+@looped("sign", [-1, 1])
+@looped("packing", ["float32", "float16"])
 def test_a_correlation_beyond_one_is_refused(packing: Packing, sign: int) -> None:
     tensors = honest(packing)
     S = Sums.of(tensors).scatter

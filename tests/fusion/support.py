@@ -15,8 +15,9 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
+from accord.core.parts import make_part
 from accord.fusion import Summary, fusions
-from accord.fusion.base import Bound, rule_of
+from accord.fusion.base import Bound
 from accord.messages import UploadHeader
 from tests_support import digits
 
@@ -46,7 +47,7 @@ def every_rule(**changes: Spec) -> dict[str, Spec]:
     found = {}
     for name in fusions.names():
         kind = fusions.get(name)
-        if issubclass(kind, Bound) or rule_of({"use": name}).of != "nets":
+        if issubclass(kind, Bound) or make_part(fusions, name, "fusion").of != "nets":
             continue
         for settings in SETTINGS.get(name, [{}]):
             label = "-".join([name, *(f"{key}.{value}" for key, value in settings.items())])

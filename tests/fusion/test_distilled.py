@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 import accord
+from accord.core.budget import Budget
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
 from accord.data.imageset import ImageSet
@@ -22,13 +24,14 @@ from accord.fusion import fusions
 from accord.fusion.average import Average
 from accord.fusion.base import CPU, Scene, Uploads
 from accord.fusion.distilled import Distilled, teaching_nets
-from accord.fusion.evaluate import combiner_of, summed_votes, voting
+from accord.fusion.evaluate import combiner_of, run_net, summed_votes, voting
 from accord.fusion.uploads import UploadFiles
-from accord.messages import Briefing
+from accord.messages import Briefing, TrainingSpec
 from accord.nets.backbones.conv import WIDTH
 from accord.record.record import Record
 from accord.study.study import load_study
-from tests_support import digits, images_of, same
+from core.cases import looped
+from tests_support import brief_for, digits, images_of, same
 
 PUBLIC = images_of([label for label in range(10) for _ in range(9)])
 
@@ -73,6 +76,37 @@ def test_a_class_that_is_never_said_is_not_divided_by_nothing() -> None:
     found = rule(calibrated=True, sharpness=50.0).probabilities(scores)
     assert torch.isfinite(found).all()
     assert found[:, 2].max() < 1e-3
+
+
+def test_a_rare_class_is_divided_by_half_its_fair_share_at_least() -> None:
+    # The spread of (1, 0) is 1/√2, so that t = softmax(√2·β, 0) = (0.98, 0.02).
+    scores, beta = torch.tensor([[1.0, 0.0]] * 3), math.log(49) / 2**0.5
+    plain = rule(sharpness=beta).probabilities(scores)
+    assert plain[0].tolist() == pytest.approx([0.98, 0.02], abs=1e-6)
+    # Class 1 is divided by ½ · ½ instead of its share of 0.02.
+    found = rule(sharpness=beta, calibrated=True).probabilities(scores)
+    first, second = 0.98 / 0.98, 0.02 / 0.25
+    assert found[0].tolist() == pytest.approx([first / 1.08, second / 1.08], abs=1e-6)
+
+
+def test_the_work_is_that_of_every_epoch_over_every_image(tmp_path: Path) -> None:
+    assert rule(epochs=7).work(12) == 84
+    for name in ("a.png", "b.png"):
+        Image.fromarray(digits()[0][0, :, :, 0]).save(tmp_path / name)
+    assert rule(epochs=7, images=str(tmp_path)).work(12) == 14
+
+
+def test_the_student_is_told_this_rules_budget_and_terms_in_one_round() -> None:
+    header = brief_for("fafi").header.model_copy(update={"round": 2, "rounds": 3})
+    briefing = Briefing(header, brief_for("fafi").tensors)
+    there = Scene(UploadFiles([], briefing), briefing, PUBLIC)
+    lesson = {"targets": torch.ones(90, 10) / 10}
+    settings: dict[str, Any] = {"epochs": 5, "batch": 8, "lr": 0.3, "features": 0.25}
+    told = rule(start="fresh", **settings).briefing(there, lesson).header
+    assert told.budget == Budget(epochs=5, batch=8, lr=0.3, schedule="cosine")
+    assert isinstance(told.training, TrainingSpec)
+    assert told.training.objective == {"imitation": {}, "feature-imitation": {"weight": 0.25}}
+    assert (told.round, told.rounds) == (1, 1)
 
 
 # --- by whom, on what --------------------------------------------------------------------------
@@ -120,7 +154,12 @@ def test_the_lesson_is_what_the_teacher_says_and_how_the_clients_see(run: Path) 
     expected = taught.probabilities(said(there.uploads, {"use": "outputs"}))
     torch.testing.assert_close(lesson["targets"], expected)
     assert lesson["target_features"].shape == (len(PUBLIC), WIDTH)
-    assert lesson["target_features"].norm(dim=1).max() <= 1 + 1e-5
+    sizes = np.array([summary.header.samples for summary in there.uploads.summaries()])
+    assert len(set(sizes)) > 1
+    seen = [run_net(there.uploads, k, PUBLIC, "cpu").features.numpy() for k in range(len(sizes))]
+    units = [features / np.linalg.norm(features, axis=1, keepdims=True) for features in seen]
+    mean = np.average(units, axis=0, weights=sizes)
+    np.testing.assert_allclose(lesson["target_features"].numpy(), mean, rtol=0, atol=1e-5)
     assert "target_features" not in rule().lesson(there.uploads, PUBLIC, CPU)
 
 
@@ -144,9 +183,7 @@ def test_it_learns_without_labels(run: Path) -> None:
             assert torch.equal(tensor, expected.tensors[name]), name
 
 
-@pytest.mark.parametrize(
-    "change", [{"features": 1.0}, {"calibrated": True}, {"sharpness": 5.0}, {"start": "fresh"}]
-)
+@looped("change", [{"features": 1.0}, {"calibrated": True}, {"sharpness": 5.0}, {"start": "fresh"}])
 def test_every_parameter_changes_what_is_learnt(run: Path, change: dict[str, Any]) -> None:
     (plain,) = rule(epochs=1).merge(scene(run))
     (other,) = rule(epochs=1, **change).merge(scene(run))
@@ -225,6 +262,6 @@ def test_a_folder_of_images_is_meant_from_where_it_is_written(
     entry = {"use": "distilled", "images": "some"}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({**STUDY, "fusions": [entry]}))
     study = load_study(tmp_path / "study.yaml")
-    assert study.fusions[0]["images"] == str(tmp_path / "some")
+    assert study.fusions[0].spec["images"] == str(tmp_path / "some")
     monkeypatch.chdir(tmp_path)
     assert load_study({**STUDY, "fusions": [entry]}).fusions == study.fusions

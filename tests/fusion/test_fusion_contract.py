@@ -17,12 +17,13 @@ from accord.core.metrics import Metrics, Tally
 from accord.core.parts import make_part
 from accord.data.imageset import ImageSet
 from accord.fusion import fusions
-from accord.fusion.base import Bound, Fusion, Merge, Scene, Vote, rule_of
+from accord.fusion.base import Bound, Fusion, Merge, Scene, Vote
 from accord.fusion.evaluate import combiner_of, measure_block, run_net
 from accord.fusion.uploads import UploadFiles
+from core.cases import looped
 from fusion.clients import BRIEFING, CLASSES, HOLDINGS, KNOWN, TEST, written
 
-FUSIONS = [name for name in fusions.names() if rule_of({"use": name}).of == "nets"]
+FUSIONS = [name for name in fusions.names() if make_part(fusions, name, "fusion").of == "nets"]
 QUICK: dict[str, dict[str, Any]] = {"distilled": {"use": "distilled", "epochs": 1}}
 VOTES = [name for name in FUSIONS if issubclass(fusions.get(name), Vote)]
 Files = dict[str, list[Path]]  # by title of the holdings
@@ -99,7 +100,7 @@ def test_every_image_gets_a_finite_prediction(name: str, files: Files, tmp_path:
         assert 0 <= found.ece <= 1, title
 
 
-@pytest.mark.parametrize("name", VOTES)
+@looped("name", VOTES)
 def test_scores_are_one_row_of_classes_per_image(name: str, files: Files) -> None:
     for title, paths in files.items():
         found = scores(name, UploadFiles(paths, BRIEFING), TEST)

@@ -16,6 +16,7 @@ from accord.core.parts import make_part
 from accord.fusion import Fusion, Outputs, Summary, fusions
 from accord.fusion.base import Bound, Merge, Scene, Vote
 from accord.messages import Upload, UploadHeader
+from core.cases import looped
 from tests_support import brief_for, images_of
 
 EYE = [[1.0, 0.0], [0.0, 1.0]]
@@ -163,6 +164,11 @@ def test_outputs_stays_finite_where_a_probability_underflows() -> None:
     assert found.argmax().item() == 0
 
 
+def test_outputs_tell_small_probabilities_as_they_are() -> None:
+    said = [Outputs(torch.zeros(1, 2), torch.tensor([[0.0, -50.0]]))]
+    assert_scores(scores(rule("outputs"), [summary([1, 1], EYE)], said), [0.0, -50.0])
+
+
 # --- average -----------------------------------------------------------------------------------
 
 
@@ -191,8 +197,8 @@ def merged(uploads: Sequence[Upload], **params: Any) -> Upload:
     return found
 
 
-@pytest.mark.parametrize(("weights", "share"), [("count", 0.9), ("sqrt", 0.75), ("equal", 0.5)])
-@pytest.mark.parametrize("name", ["weight", "running_mean", "running_var"])
+@looped(("weights", "share"), [("count", 0.9), ("sqrt", 0.75), ("equal", 0.5)])
+@looped("name", ["weight", "running_mean", "running_var"])
 def test_average_is_the_weighted_mean(name: str, weights: str, share: float) -> None:
     # Buffers of batch norm as well: not the first client's, nor the last one's.
     clients = [
@@ -204,7 +210,7 @@ def test_average_is_the_weighted_mean(name: str, weights: str, share: float) -> 
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@looped("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
 def test_average_keeps_types(dtype: torch.dtype) -> None:
     clients = [upload([1, 1], x=torch.tensor([4, 8]).to(dtype)) for _ in range(2)]
     found = merged(clients).tensors["net.encoder.x"]

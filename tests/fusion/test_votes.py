@@ -123,6 +123,23 @@ def test_clients_with_one_class_each_are_told_apart() -> None:
     assert found[1] > found[0]
 
 
+def test_classwise_measures_from_the_mean_by_square_roots_unless_told() -> None:
+    told = {"use": "classwise", "weights": "sqrt", "centre": "mean"}
+    assert make_part(fusions, "classwise", "fusion") == make_part(fusions, told, "fusion")
+
+
+def test_a_spread_counts_as_a_hundredth_at_least() -> None:
+    # (0.6 − 0.2)/0.01 where nothing varied, (0.8 − 0.4)/0.02 where something did.
+    moments = {**MOMENTS, "score_std": [0.0, 0.02]}
+    found = scores("classwise", [client([3, 3], **moments)], [[3.0, 4.0]], BRIEFING)
+    assert found == pytest.approx([40, 20], rel=1e-4)
+
+
+def test_the_score_of_a_class_that_nobody_holds_is_told() -> None:
+    found = scores("classwise", [client([5, 0], **MOMENTS)], [[-1.0, 0.0]], BRIEFING)
+    assert found == pytest.approx([(-1 - 0.2) / 0.1, -30], abs=1e-4)
+
+
 # --- noise ---------------------------------------------------------------------------------------
 
 
@@ -136,6 +153,14 @@ def test_noise_weighs_each_image_of_each_client() -> None:
     assert found == pytest.approx([0.0, 1.0], abs=1e-6)
     plain = scores("features", clients, [[4.0, 0.0], [0.0, 1.0]], BRIEFING)
     assert plain[0] > plain[1]  # so the weights do not cancel
+
+
+def test_noise_weighs_by_count_as_well() -> None:
+    # Cosines with noise: 0.6 at client 0 (1 image), −1 at client 1 (3 images).
+    clients = [client([1, 0], noise_feature=[1.0, 0.0]), client([3, 0], noise_feature=[0.0, -2.0])]
+    found = scores("noise", clients, [[3.0, 4.0], [0.0, 1.0]], BRIEFING)
+    x, y = 0.25 * 0.4 * 3, 0.25 * 0.4 * 4 + 0.75 * 2 * 1
+    assert found == pytest.approx([x / math.hypot(x, y), y / math.hypot(x, y)], abs=1e-6)
 
 
 # --- prototypes ----------------------------------------------------------------------------------
@@ -170,6 +195,24 @@ def test_confidence_weighs_by_how_far_a_class_stands_out() -> None:
     assert found[1].tolist() == pytest.approx([0.5, 0.5])
 
 
+def test_confidence_takes_a_spread_for_a_hundredth_at_least() -> None:
+    # (0.22 − 0.2)/0.01 = 2 spreads at client 0, whose scores never vary; 4 at client 1.
+    still = {**MOMENTS, "score_std": [0.0, 0.2], "score_own": [0.22, 0.6]}
+    other = {**MOMENTS, "score_own": [0.6, 0.6]}
+    clients = [client([1, 1], **still), client([1, 1], **other)]
+    each = torch.stack([torch.ones(2, 2), torch.zeros(2, 2)])
+    found = merge_prototypes(each, clients, "head", "confidence")
+    assert found[0].tolist() == pytest.approx([1 / 3, 1 / 3], rel=1e-5)
+
+
+def test_a_client_that_tells_no_accuracy_is_not_relied_on() -> None:
+    told = client([1, 1], accuracy=0.1)
+    silent = Summary(told.header.model_copy(update={"train_accuracy": None}), told.tensors)
+    each = torch.stack([torch.ones(2, 2), torch.zeros(2, 2)])
+    found = merge_prototypes(each, [told, silent], "head", "reliability")
+    assert found.tolist() == [[1, 1], [1, 1]]
+
+
 # --- learned -------------------------------------------------------------------------------------
 
 
@@ -188,3 +231,35 @@ def test_learnt_prototypes_lower_their_loss() -> None:
     first = LearnedPrototypes(epochs=1).learn(each, anchors)
     # Adam's first step has the length of its lr in every coordinate, against the gradient's sign.
     torch.testing.assert_close((first - start).abs(), torch.full((4, 6), 1e-3), rtol=1e-3, atol=0)
+
+
+def test_learnt_prototypes_are_adams_on_the_stated_loss() -> None:
+    """Three steps of Adam by its definition, the loss's gradient by central differences."""
+    draws = torch.Generator().manual_seed(0)
+    each = torch.randn(3, 4, 6, generator=draws).double()
+    anchors = torch.randn(4, 6, generator=draws).double()
+
+    def loss(merged: Tensor) -> float:
+        fit = sum(-(P @ merged.T).log_softmax(dim=1).diagonal().mean() for P in each)
+        return float(fit + 5 * (merged - anchors).square().mean())
+
+    def slope(merged: Tensor) -> Tensor:
+        found = torch.zeros(merged.numel()).double()
+        for place in range(merged.numel()):
+            step = torch.zeros(merged.numel()).double()
+            step[place] = 1e-5
+            up, down = (loss(merged + sign * step.reshape(merged.shape)) for sign in (1, -1))
+            found[place] = (up - down) / 2e-5
+        return found.reshape(merged.shape)
+
+    G, first, second = each.mean(dim=0), torch.zeros(4, 6).double(), torch.zeros(4, 6).double()
+    for step in (1, 2, 3):
+        gradient = slope(G)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient.square()
+        unit = (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
+        G = G - 0.1 * unit
+    found = LearnedPrototypes(epochs=3, lr=0.1, pull=5.0).learn(each, anchors)
+    torch.testing.assert_close(found, G, rtol=0, atol=1e-5)
+    alone = LearnedPrototypes(epochs=3, lr=0.1, pull=5.0).learn(each, None)
+    assert (alone - G).abs().max() > 0.01
