@@ -229,6 +229,11 @@ class TestErrors:
             with pytest.raises(AccordError, match="at best 0"):
                 make(balanced(2, 20), scheme=scheme, clients=2)
 
+    def test_the_best_of_all_draws_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        give_proportions(monkeypatch, [0.9, 0.1], [1.0, 0.0])  # of 20 images 2, then none
+        with pytest.raises(AccordError, match=r"in 1,000 draws the smallest client had at best 2"):
+            make(balanced(1, 20), clients=2, min_samples=3)
+
     def test_redraws_are_used_until_one_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
         give_proportions(monkeypatch, [1.0, 0.0], [0.9, 0.1], [0.5, 0.5])
         found = make(balanced(1, 20), clients=2, min_samples=10)
@@ -246,6 +251,8 @@ class TestErrors:
             make(labels, scheme="by-column", column="site")
         with pytest.raises(AccordError, match=r"2 distinct values .* found clients 5"):
             make(labels, columns=columns, scheme="by-column", column="site", clients=5)
+        with pytest.raises(AccordError, match=r"2 distinct values .* found clients 1"):
+            make(labels, columns=columns, scheme="by-column", column="site", clients=1)
         with pytest.raises(AccordError, match="over 2 clients the smallest client had at best 1"):
             make(labels, columns=columns, scheme="by-column", column="site", min_samples=2)
 
