@@ -92,6 +92,15 @@ class TestByHand:
         assert found.names == ("0", "1", "2")
         assert found.sources is None
 
+    def test_dirichlet_rounds_where_it_cuts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        give_proportions(monkeypatch, [0.26, 0.37, 0.37])  # cuts at 2.6 and 6.3
+        assert make(balanced(1, 10), clients=3).label_counts.tolist() == [[3], [3], [4]]
+
+    def test_overlap_rounds_what_it_deals(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        give_proportions(monkeypatch, [0.066, 0.034, 0.9])  # 6.6 and 3.4 of 10 images
+        found = make(balanced(1, 10), scheme="dirichlet-overlap", clients=3)
+        assert found.label_counts.tolist() == [[7], [3], [10]]
+
     def test_overlap_deals_ten_times_and_stops_at_the_class(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -186,6 +186,14 @@ def test_as_many_clients_as_images_are_allowed_and_no_more(name: str) -> None:
         assert len(dealt(scheme_of(name, clients=3), labels, {}).indices) == 3
 
 
+def test_clients_that_share_images_may_need_more_of_them_together_than_there_are() -> None:
+    labels, columns = images_of(40, 4, 0)
+    for name in EVERY:
+        if not schemes.get(name).disjoint:
+            scheme = scheme_of(name, clients=3, alpha=100.0, min_samples=20)
+            assert sum(map(len, dealt(scheme, labels, columns).indices)) >= 60, name
+
+
 @looped("name", COUNTED)
 def test_a_lone_client_holds_every_image_that_is_used(name: str) -> None:
     labels, columns = images_of(40, 4, 0)

@@ -173,6 +173,13 @@ class TestSplit:
         assert sizes == [20, 18, 162, 20]
         assert found.test.tolist() == [*range(10), *range(100, 110)]
 
+    def test_a_seed_means_the_same_images_in_every_version(self) -> None:
+        """Written down once: records of earlier versions must be comparable with later ones."""
+        found = divide(dataset(np.repeat(np.arange(3), 8)), seed=5, public=0.25, validation=0.25)
+        assert found.test.tolist() == [0, 3, 13, 14, 22]
+        assert found.public.tolist() == [2, 6, 8, 16, 21]
+        assert found.validation.tolist() == [1, 9, 10, 18]
+
     def test_validation_does_not_move_the_public_set(self) -> None:
         data = dataset(np.repeat(np.arange(7), 20))
         with_it, without = (divide(data, public=0.2, validation=v) for v in (0.2, 0.0))
