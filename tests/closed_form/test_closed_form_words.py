@@ -81,7 +81,9 @@ def _info(record: Path) -> dict[str, Any]:
 
 def test_parameters_of_the_one_fusion_are_laid_over_it() -> None:
     recipe = resolve({"use": "closed-form", "fusion": {"prior": "data"}, "as": "x"}, Path())
-    assert recipe.fusion == ({"use": "ridge", "penalty": None, "prior": "data", "as": "ridge"},)
+    (fusion,) = recipe.fusion
+    expected = {"use": "ridge", "penalty": None, "prior": "data", "as": "ridge"}
+    assert fusion.to_json() == expected
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ import accord
 from accord.cli import main
 from accord.client.base import Precision
 from accord.client.training import Training
+from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
 from accord.fusion import fusions
-from accord.fusion.base import rule_of
 from accord.messages import NET, Briefing, Upload, prefixed
 from accord.nets.net import fresh_net
 from accord.record.folders import TrialFolder
@@ -468,4 +468,4 @@ def test_a_class_that_nobody_holds_gets_no_vote_class_by_class(tmp_path: Path, f
 
 def test_every_rule_that_fuses_is_among_those_asked() -> None:
     used = {entry["use"] for entry in ALL}
-    assert used >= {name for name in fusions if rule_of({"use": name}).of == "nets"}
+    assert used >= {name for name in fusions if make_part(fusions, name, "fusion").of == "nets"}

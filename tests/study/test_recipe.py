@@ -66,7 +66,7 @@ def test_fafi_is_the_sum_of_its_four_terms() -> None:
     }
     assert recipe.views == 2
     assert recipe.head == "prototypes"
-    assert [spec["use"] for spec in recipe.fusion] == ["features"]
+    assert [fusion.use for fusion in recipe.fusion] == ["features"]
 
 
 FIXED = {"use": "fixed", "lambda": 5.0, "attenuation": "constant"}
@@ -266,7 +266,7 @@ def test_a_recipe_file_of_ones_own(tmp_path: Path) -> None:
     recipe = training_recipe("mine.yaml", tmp_path)
     assert recipe.name == "mine"
     assert recipe.alias is None
-    assert [spec["use"] for spec in recipe.fusion] == ["outputs"]
+    assert [fusion.use for fusion in recipe.fusion] == ["outputs"]
 
 
 def test_a_recipe_file_with_a_wrong_key_is_told(tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ from accord.federation.plan import Plan
 from accord.federation.run import execute_runs
 from accord.federation.tasks import Task
 from accord.federation.trial_run import TrialRun
-from accord.fusion.base import Bound, Merge, plain, rule_of
+from accord.fusion.base import Bound, Merge
 from accord.fusion.evaluate import combiner_of, merged_files, voting
+from accord.fusion.named import NamedFusion
 from accord.fusion.uploads import UploadFiles
 from accord.messages import NET, Briefing, unprefixed
 from accord.messages.saved_model import ModelHeader, refuse_to_save
 from accord.model.predictor import Predictor
 from accord.record.record import Record
-from accord.study.check import fusion_spec
 from accord.study.paths import absolute_images
 from accord.study.study import Study, check_study
 from accord.study.syntax import Spec
@@ -53,7 +53,7 @@ def fuse_again(
     watcher: Watcher,
 ) -> None:
     """Measures further fusions of a run's uploads and adds their rows; see `accord.fuse`."""
-    rules = [_asked(entry) for entry in asked]
+    rules = [_read(entry) for entry in asked]
     if not rules:
         raise AccordError("which fusion? Name one with --fusion, e.g. --fusion classwise.")
     joined = tuple(Path(path).absolute() for path in add)
@@ -72,7 +72,7 @@ def fuse_again(
         wants_more = trial is None and membership == EVERYBODY
         study = _asking_for(rules, runs, record) if wants_more else None
         for run in runs:
-            wanted = keep["as"] if keep else None
+            wanted = keep.label if keep else None
             run.fuse_again(specs[run.folder.id], meant[run.folder.id], wanted)
         execute_runs(runs, record, engine, watcher)
         record.write_results()
@@ -86,44 +86,45 @@ def fuse_again(
             runs[0].measuring.forget_merged()
 
 
-def _check(run: TrialRun, specs: list[Spec], membership: Membership, plan: Plan) -> None:
+def _check(run: TrialRun, fusions: list[NamedFusion], membership: Membership, plan: Plan) -> None:
     check_membership(run, membership)
     check_uploads(run, membership)
-    refuse_another(run, specs, membership)
+    refuse_another(run, fusions, membership)
     tell_lost(run, membership, plan.tell)
-    plan.check_fusions(replace(run.trial, fusions=tuple(specs)), run.allocation)
+    plan.check_fusions(replace(run.trial, fusions=tuple(fusions)), run.allocation)
 
 
-def _asking_for(rules: Sequence[_Rule], runs: Sequence[TrialRun], record: Record) -> Study:
+def _asking_for(rules: Sequence[_Asked], runs: Sequence[TrialRun], record: Record) -> Study:
     """The record's study with the new fusions; a mistake shows before anything is fused."""
     raw = record.asked()
-    own = [rule.spec for rule in rules if all(rule.new_to(run) for run in runs)]
+    own = [rule.fusion.to_json() for rule in rules if all(rule.new_to(run) for run in runs)]
     more = [spec for spec in raw["fusions"] if spec not in own]
     return check_study({**raw, "fusions": [*more, *own]}, record.path)
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """A fusion that was asked for, in full."""
+class _Asked:
+    """A fusion that was asked for."""
 
-    spec: Spec
+    fusion: NamedFusion
     alone: bool  # a name and no parameters: the trial's own rule of that name, if it has one
 
-    def of(self, run: TrialRun) -> Spec:
-        own = {spec["as"]: spec for spec in run.trial.fusions}.get(self.spec["as"], self.spec)
-        return own if self.alone and own["use"] == self.spec["use"] else self.spec
+    def of(self, run: TrialRun) -> NamedFusion:
+        known = {fusion.label: fusion for fusion in run.trial.fusions}
+        own = known.get(self.fusion.label, self.fusion)
+        return own if self.alone and own.use == self.fusion.use else self.fusion
 
     def new_to(self, run: TrialRun) -> bool:
-        return self.of(run) is self.spec
+        return self.of(run) is self.fusion
 
 
-def _fitting(run: TrialRun, rules: Sequence[_Rule], said: str = "") -> list[Spec]:
-    """The fusions that make sense of what this trial's clients upload; `said` ends their names."""
-    found = [rule.of(run) for rule in rules]
-    return [{**spec, "as": spec["as"] + said} for spec in found if run.trial.recipe.takes(spec)]
+def _fitting(run: TrialRun, asked: Sequence[_Asked], said: str = "") -> list[NamedFusion]:
+    """The fusions that can use what this trial's clients upload; `said` ends their labels."""
+    found = [one.of(run) for one in asked]
+    return [one.called(one.label + said) for one in found if run.trial.recipe.takes(one)]
 
 
-def _asked(entry: str | Spec) -> _Rule:
+def _read(entry: str | Spec) -> _Asked:
     alone = isinstance(entry, str)
     if isinstance(entry, str):
         try:
@@ -136,11 +137,11 @@ def _asked(entry: str | Spec) -> _Rule:
                 f"as: by-count}}'; found {entry!r}."
             )
         entry, alone = (dict(read), False) if isinstance(read, Mapping) else (read, True)
-    return _Rule(fusion_spec(absolute_images(entry, Path.cwd()), "--fusion"), alone)
+    return _Asked(NamedFusion.read(absolute_images(entry, Path.cwd()), "--fusion"), alone)
 
 
 def _chosen(
-    plan: Plan, record: Record, trial: str | None, rules: Sequence[_Rule], membership: Membership
+    plan: Plan, record: Record, trial: str | None, rules: Sequence[_Asked], membership: Membership
 ) -> list[TrialRun]:
     """The finished trials that are meant and can be fused so."""
     runs = [run for run in plan.runs(record) if isinstance(run, TrialRun)]
@@ -164,51 +165,51 @@ def _chosen(
         # Where all images are in one place there is nobody to leave out.
         fitting = [run for run in fitting if not run.trial.recipe.pooled] or fitting
     if not fitting:
-        first = rules[0].spec
+        first = rules[0].fusion
         raise AccordError(
-            f"--fusion: {first['use']!r} does not fit {found[0].folder.id}: it fuses "
-            f"{rule_of(first).of}, and that trial is a bound or its clients upload "
+            f"--fusion: {first.use!r} does not fit {found[0].folder.id}: it fuses "
+            f"{first.rule.of}, and that trial is a bound or its clients upload "
             "something else. Choose trials with --trial, or another rule."
         )
     return fitting
 
 
-def _refuse_several(runs: Sequence[TrialRun], rule: _Rule) -> None:
-    spec = rule.spec
+def _refuse_several(runs: Sequence[TrialRun], rule: _Asked) -> None:
+    fusion = rule.fusion
     if len(runs) > 1:
         names = ", ".join(run.folder.id for run in runs)
         raise AccordError(f"--save keeps the model of one trial; choose it with --trial: {names}.")
     if not _fitting(runs[0], [rule]):
         raise AccordError(
-            f"--save keeps the first fusion named, and {spec['use']!r} does not fit "
+            f"--save keeps the first fusion named, and {fusion.use!r} does not fit "
             f"{runs[0].folder.id}. Name another one first."
         )
-    if isinstance(rule_of(spec), Bound):
-        raise AccordError(f"--save: {spec['use']} is a bound, not a model. Name another fusion.")
+    if isinstance(fusion.rule, Bound):
+        raise AccordError(f"--save: {fusion.use} is a bound, not a model. Name another fusion.")
 
 
-def predictor_of(run: TrialRun, spec: Spec, record: Record) -> Predictor:
+def predictor_of(run: TrialRun, fusion: NamedFusion, record: Record) -> Predictor:
     """The model that a fusion makes of a trial's last uploads."""
     measuring, at = run.measuring, run.measuring.scope.final
-    briefing, nets = Briefing.load(at.round.folder.briefing), measuring.nets(spec)
-    if isinstance(measuring.scope.rules[spec["as"]], Merge):
-        files = merged_files(plain(spec), nets, briefing)
+    briefing, nets = Briefing.load(at.round.folder.briefing), measuring.nets(fusion)
+    if isinstance(fusion.rule, Merge):
+        files = merged_files(fusion.spec, nets, briefing)
     else:
         files = UploadFiles(nets, briefing)
-    combiner = combiner_of(voting(plain(spec)), files)
+    combiner = combiner_of(voting(fusion.spec), files)
     origin = {
         "run": str(record.path.absolute()),
         "trial": run.folder.id,
         "epoch": at.epoch,
         "clients": list(measuring.scope.fused()),
-        "accuracy": _accuracy(run, spec, at.epoch),
+        "accuracy": _accuracy(run, fusion, at.epoch),
     }
-    header = ModelHeader.of(files.briefing.header, len(files), combiner.name, plain(spec), origin)
+    header = ModelHeader.of(files.briefing.header, len(files), combiner.name, fusion.spec, origin)
     return Predictor(header, combiner, lambda index: unprefixed(NET, files.load(index).tensors))
 
 
-def _accuracy(run: TrialRun, spec: Spec, epoch: int) -> Any:
+def _accuracy(run: TrialRun, fusion: NamedFusion, epoch: int) -> Any:
     for checkpoint in run.folder.measures()["checkpoints"]:
-        if checkpoint["epoch"] == epoch and spec["as"] in checkpoint["fusions"]:
-            return checkpoint["fusions"][spec["as"]]["accuracy"]
+        if checkpoint["epoch"] == epoch and fusion.label in checkpoint["fusions"]:
+            return checkpoint["fusions"][fusion.label]["accuracy"]
     return None

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from accord.core.errors import AccordError
 from accord.federation.pooled_sums import total_stands
+from accord.fusion.named import NamedFusion
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing, Upload
-from accord.study.syntax import Spec
 
 LONGEST = 100  # characters of a client's name, which stands in names of files
 
@@ -69,25 +69,26 @@ def resolved(run: TrialRun, membership: Membership) -> Membership:
     return Membership(without, membership.joined, found(membership.removed, "--remove"))
 
 
-def refuse_another(run: TrialRun, specs: Sequence[Spec], membership: Membership) -> None:
+def refuse_another(run: TrialRun, fusions: Sequence[NamedFusion], membership: Membership) -> None:
     """A name in the results means one rule, of the same clients."""
     measured = {spec["as"]: spec for spec in run.folder.info()["config"]["fusions"]}
     known_as = run.allocation.partition.known_as
     gone = sorted(known_as[name] for name in (*membership.without, *membership.removed))
     checkpoints = run.folder.measures()["checkpoints"]
     last = checkpoints[-1]["fusions"] if checkpoints else {}
-    for spec in specs:
-        old = measured.get(spec["as"], spec)
+    for fusion in fusions:
+        spec = fusion.to_json()
+        old = measured.get(fusion.label, spec)
         names = [key for key in {*old, *spec} if old.get(key) != spec.get(key)]
-        if spec["as"] in last and (
-            sorted(last[spec["as"]]["without"]) != gone
-            or last[spec["as"]]["added"] != membership.added
+        if fusion.label in last and (
+            sorted(last[fusion.label]["without"]) != gone
+            or last[fusion.label]["added"] != membership.added
         ):
             names.append("set of uploads")
         if names:
             raise AccordError(
-                f"{run.folder.id} has a row {spec['as']!r} already, with another {names[0]}. Give "
-                f"this one another name: --fusion '{{use: {spec['use']}, …, as: NAME}}'."
+                f"{run.folder.id} has a row {fusion.label!r} already, with another {names[0]}. "
+                f"Give this one another name: --fusion '{{use: {fusion.use}, …, as: NAME}}'."
             )
 
 

@@ -26,7 +26,6 @@ from accord.federation.teacher import NAME, teacher_trial
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
-from accord.fusion.base import plain, rule_of
 from accord.objective.bank import BankConfig
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
@@ -109,15 +108,15 @@ class Plan:
     def check_fusions(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses rules that could not work on this trial's uploads."""
         norm, public = trial.setup.net.norm, len(allocation.split.public)
-        for spec in trial.fusions:
-            key = f"{plain(spec)} {norm} {public}"
+        for fusion in trial.fusions:
+            key = f"{fusion.spec} {norm} {public}"
             if key in self._required:
                 continue
             self._required.add(key)
             try:
-                rule_of(spec, f"fusion {spec['as']}").require(norm, public)
+                fusion.rule.require(norm, public)
             except AccordError as error:
-                raise AccordError(f"fusion {spec['as']!r}: {error}") from None
+                raise AccordError(f"fusion {fusion.label!r}: {error}") from None
 
     def _tell_lacking(self, allocation: Allocation) -> None:
         """Classes too rare for the public set: no mistake, but the bank says nothing of them."""

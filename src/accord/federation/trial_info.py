@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from accord.core.versions import versions
+from accord.fusion.named import NamedFusion
 
 if TYPE_CHECKING:
     from accord.federation.trial_run import TrialRun
@@ -49,7 +50,8 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _union(info: dict[str, Any], specs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _union(info: dict[str, Any], fusions: Iterable[NamedFusion]) -> list[dict[str, Any]]:
     """The fusions a trial has been asked for, now and before."""
     before = info.get("config", {}).get("fusions", [])
-    return list({spec["as"]: spec for spec in (*before, *specs)}.values())
+    found = {spec["as"]: spec for spec in before}
+    return list({**found, **{one.label: one.to_json() for one in fusions}}.values())

@@ -23,6 +23,7 @@ from accord.federation.tasks.answer import AnswerBriefing
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_info import trial_info
 from accord.federation.work import Run, Step
+from accord.fusion.named import NamedFusion
 from accord.messages import Briefing, ServerState
 
 
@@ -131,13 +132,13 @@ class TrialRun(Run):
         self.measuring.write()
 
     def fuse_again(
-        self, specs: list[dict[str, Any]], membership: Membership, keep: str | None
+        self, fusions: list[NamedFusion], membership: Membership, keep: str | None
     ) -> None:
         """Goes back to where its clients have just trained, to fuse them otherwise.
 
         The nets of the fusion `keep` stay until `forget_merged`.
         """
-        self.trial = replace(self.trial, fusions=tuple(specs))
+        self.trial = replace(self.trial, fusions=tuple(fusions))
         self.measuring = self._measuring(membership, keep)
         self.status, self.again, self.steps = "open", True, self._fusing()
 

@@ -10,7 +10,7 @@ clients' own nets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import get_annotations
 from typing import Any, ClassVar, Literal, Protocol
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from accord.closed_form.sums import Sums
 from accord.core.config import Config
 from accord.core.metrics import Metrics
-from accord.core.parts import make_part
 from accord.core.registry import Registry
 from accord.data.imageset import ImageSet
 from accord.messages import Briefing, Upload, UploadHeader
@@ -188,16 +187,6 @@ class Bound(Fusion):
 
 
 fusions: Registry[type[Fusion]] = Registry("fusion", "accord.fusion")
-
-
-def rule_of(spec: Mapping[str, Any], where: str = "fusion") -> Fusion:
-    """The rule that an entry of a study or a recipe describes."""
-    return make_part(fusions, plain(spec), where)
-
-
-def plain(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A fusion's spec without its name in the results."""
-    return {key: value for key, value in spec.items() if key != "as"}
 
 
 Weights = Literal["count", "sqrt", "equal"]

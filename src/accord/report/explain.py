@@ -85,8 +85,8 @@ def parts(recipe: Recipe) -> Parts:
         found += _parts_of_map(recipe)
     if isinstance(recipe, TrainingRecipe):
         found += _parts_of_training(recipe)
-    for spec in recipe.fusion:
-        found.append((f"fusion {spec['as']}", fusions.get(spec["use"]), spec))
+    for fusion in recipe.fusion:
+        found.append((f"fusion {fusion.label}", type(fusion.rule), fusion.to_json()))
     return found
 
 

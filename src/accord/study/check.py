@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any
 
 from accord.balance import balances
 from accord.core.budget import Budget
@@ -12,12 +10,11 @@ from accord.core.config import keys, parse
 from accord.core.errors import AccordError, nearest
 from accord.core.parts import make_part, part_spec
 from accord.fusion import fusions
-from accord.fusion.base import rule_of
+from accord.fusion.named import NamedFusion
 from accord.methods import methods
 from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.objective.bank import BankConfig
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe, kind_of
-from accord.study.settings import NAME
 from accord.study.syntax import Spec, lay_over
 
 
@@ -26,14 +23,14 @@ def check(raw: Spec, where: str) -> Recipe:
     raw = {key: value for key, value in lay_over({}, raw, where).items() if value is not None}
     kind = kind_of(raw)
     _refuse_unknown(raw, kind, where)
+    if isinstance(raw.get("fusion"), list | tuple):
+        raw["fusion"] = [NamedFusion.read(entry, f"{where}.fusion") for entry in raw["fusion"]]
     try:
         recipe = parse(kind, raw, where)
     except AccordError as error:
         if where in str(error):
             raise
         raise AccordError(f"{where}: {error}") from None
-    rules = tuple(fusion_spec(spec, f"{where}.fusion") for spec in recipe.fusion)
-    recipe = recipe.model_copy(update={"fusion": rules})
     _check_fusions(recipe, where)
     return _check_training(recipe, where) if isinstance(recipe, TrainingRecipe) else recipe
 
@@ -63,11 +60,12 @@ def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
 
 def _check_fusions(recipe: Recipe, where: str) -> None:
     """A recipe fuses what its clients upload."""
-    for spec in recipe.fusion:
-        if rule_of(spec).of != recipe.uploads:
-            fitting = [n for n in fusions.names() if rule_of({"use": n}).of == recipe.uploads]
+    for fusion in recipe.fusion:
+        if fusion.rule.of != recipe.uploads:
+            known = {name: make_part(fusions, name, "fusion").of for name in fusions}
+            fitting = [name for name, of in known.items() if of == recipe.uploads]
             raise AccordError(
-                f"{where}.fusion: {spec['use']!r} fuses {rule_of(spec).of}, and its "
+                f"{where}.fusion: {fusion.use!r} fuses {fusion.rule.of}, and its "
                 f"clients upload {recipe.uploads}. Expected one of: {', '.join(fitting)}."
             )
 
@@ -90,7 +88,7 @@ def _check_training(recipe: TrainingRecipe, where: str) -> TrainingRecipe:
     _check_budget(recipe, where)
     _refuse_two_on_local(align, where)
     method = make_part(methods, recipe.method, f"{where}.method")
-    filled = method.filled(recipe.fusion[0], where)
+    filled = method.filled(recipe.fusion[0].spec, where)
     checked = {
         "objective": objective,
         "align": align,
@@ -196,13 +194,3 @@ def _balance(spec: Spec, objective: Mapping[str, Spec], where: str) -> Spec:
             f"{', '.join(objective)}. Set its `watch` to one of these."
         )
     return part_spec(raw if isinstance(raw, str) else raw["use"], rule)
-
-
-def fusion_spec(spec: Any, where: str) -> Spec:
-    """A fusion entry in full: {use, as, every parameter}; `as` is its name in the results."""
-    spec = dict(spec) if isinstance(spec, Mapping) else {"use": spec}
-    label = spec.pop("as", spec.get("use"))
-    part = make_part(fusions, spec, where)
-    if not isinstance(label, str) or not re.fullmatch(NAME, label):
-        raise AccordError(f"{where}: `as: {label}` should be letters, digits, dots and dashes.")
-    return {**part_spec(spec["use"], part), "as": label}

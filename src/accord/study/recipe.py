@@ -16,8 +16,8 @@ from pydantic import Field
 from accord.closed_form.sums import Packing
 from accord.core.config import Config
 from accord.core.parts import make_part
-from accord.fusion import fusions
-from accord.fusion.base import Bound, rule_of
+from accord.fusion.base import Bound
+from accord.fusion.named import NamedFusion
 from accord.messages import SummingSpec, TrainingSpec
 from accord.methods import Method, methods
 from accord.methods.one_shot import OneShot
@@ -38,7 +38,7 @@ class Recipe(Config):
     pooled: bool | Literal["public"] = Field(
         False, description="all clients' images in one place, or the public ones alone: a bound"
     )
-    fusion: tuple[Spec, ...] = Field(min_length=1, description="uploads → one predictor")
+    fusion: tuple[NamedFusion, ...] = Field(min_length=1, description="uploads → one predictor")
 
     @property
     @abstractmethod
@@ -57,16 +57,16 @@ class Recipe(Config):
         """Whether its clients and the server can meet more than once."""
         return not isinstance(self.make_method(), OneShot)
 
-    def fusions_with(self, more: Iterable[Spec]) -> tuple[Spec, ...]:
+    def fusions_with(self, more: Iterable[NamedFusion]) -> tuple[NamedFusion, ...]:
         """Its own fusions and those of `more` that it takes."""
-        taken = [spec for spec in more if self.takes(spec)]
-        return tuple({spec["as"]: spec for spec in (*self.fusion, *taken)}.values())
+        taken = [fusion for fusion in more if self.takes(fusion)]
+        return tuple({one.label: one for one in (*self.fusion, *taken)}.values())
 
-    def takes(self, spec: Spec) -> bool:
+    def takes(self, fusion: NamedFusion) -> bool:
         """Whether a fusion can use what its clients upload; a bound takes no other fusion."""
-        own = {entry["use"] for entry in self.fusion}
-        bound = self.pooled or all(issubclass(fusions.get(name), Bound) for name in own)
-        return spec["use"] in own or (rule_of(spec).of == self.uploads and not bound)
+        bound = self.pooled or all(isinstance(one.rule, Bound) for one in self.fusion)
+        fits = fusion.rule.of == self.uploads and not bound
+        return fits or fusion.use in {one.use for one in self.fusion}
 
 
 class TrainingRecipe(Recipe, TrainingSpec):

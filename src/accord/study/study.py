@@ -20,8 +20,8 @@ from accord.core.errors import AccordError, nearest
 from accord.core.parts import part_spec
 from accord.core.yamls import read_yaml
 from accord.data.schemes import Scheme, make_scheme
+from accord.fusion.named import NamedFusion
 from accord.methods import Method
-from accord.study.check import fusion_spec
 from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
@@ -46,7 +46,7 @@ class Trial:
     study: str
     setup: Setup
     recipe: Recipe
-    fusions: tuple[Spec, ...]
+    fusions: tuple[NamedFusion, ...]
     seed: int
     options: Options
 
@@ -68,7 +68,7 @@ class Study:
     options: Options
     setups: tuple[Setup, ...]
     recipes: tuple[Recipe, ...]
-    fusions: tuple[Spec, ...]
+    fusions: tuple[NamedFusion, ...]
     resolved: dict[str, Any]  # as written to RUN/study.yaml
 
     @property
@@ -177,7 +177,7 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
         **options.model_dump(mode="json"),
         **resolved_sections(sections, setups[0]),
         "recipes": [recipe.model_dump(mode="json", exclude_none=True) for recipe in recipes],
-        "fusions": list(fusions),
+        "fusions": [fusion.to_json() for fusion in fusions],
     }
     return Study(options, setups, recipes, fusions, resolved)
 
@@ -217,21 +217,21 @@ def _recipes(entries: Any, options: Options, folder: Path) -> tuple[Recipe, ...]
     return tuple(recipes)
 
 
-def _fusions(entries: Any) -> tuple[Spec, ...]:
+def _fusions(entries: Any) -> tuple[NamedFusion, ...]:
     if entries is None:
         return ()
     if not isinstance(entries, list):
         entries = [entries]
-    return tuple(fusion_spec(entry, "fusions") for entry in entries)
+    return tuple(NamedFusion.read(entry, "fusions") for entry in entries)
 
 
-def _refuse_same_labels(specs: Sequence[Spec], recipe: str) -> None:
+def _refuse_same_labels(fusions: Sequence[NamedFusion], recipe: str) -> None:
     """One name in the results is one rule; the same rule asked for twice is no harm."""
-    known: dict[str, Spec] = {}
-    for spec in specs:
-        if known.setdefault(spec["as"], spec) != spec:
+    known: dict[str, NamedFusion] = {}
+    for fusion in fusions:
+        if known.setdefault(fusion.label, fusion) != fusion:
             raise AccordError(
-                f"two different fusions of recipe {recipe!r} are named {spec['as']!r}; give one "
+                f"two different fusions of recipe {recipe!r} are named {fusion.label!r}; give one "
                 "another name with `as: …`."
             )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from accord.federation.measuring.scope import Checkpoint, Scope
 from accord.federation.rounds import Round
 from accord.fusion.base import Merge
+from accord.fusion.named import NamedFusion
 
 FORWARD = 1 / 3  # what a forward pass costs, in training steps
 
@@ -81,10 +81,9 @@ class Agenda:
         """A pass through one net, where a client's work on an image is 1 for each epoch."""
         return FORWARD if self.scope.trial.recipe.uploads == "nets" else 1.0
 
-    def merges(self, at: Checkpoint, names: list[str]) -> Iterator[tuple[dict[str, Any], Merge]]:
+    def merges(self, at: Checkpoint, names: list[str]) -> Iterator[tuple[NamedFusion, Merge]]:
         """The rules among `names` that make nets of their own, and the one to keep."""
         kept = {self.scope.keep} if at.epoch == self.scope.final.epoch else set()
-        for spec in self.scope.trial.fusions:
-            rule = self.scope.rules[spec["as"]]
-            if spec["as"] in {*names, *kept} and isinstance(rule, Merge):
-                yield spec, rule
+        for fusion in self.scope.trial.fusions:
+            if fusion.label in {*names, *kept} and isinstance(fusion.rule, Merge):
+                yield fusion, fusion.rule

@@ -14,7 +14,8 @@ from accord.federation.rounds import Round
 from accord.federation.tasks import Task
 from accord.federation.tasks.measure import MeasureBlock, Merged
 from accord.federation.tasks.merge import MergeUploads
-from accord.fusion.base import Merge, Vote, plain
+from accord.fusion.base import Merge, Vote
+from accord.fusion.named import NamedFusion
 from accord.nets.inference import EVAL_BATCH
 
 # Images per measure job: few enough to keep every worker busy, and fixed, so that sums do not
@@ -33,11 +34,11 @@ class Measuring:
         """One for every rule that makes other nets of the uploads."""
         scope = self.scope
         for at, names in self.agenda.possible(one):
-            for spec, rule in self.agenda.merges(at, names):
+            for fusion, rule in self.agenda.merges(at, names):
                 task = MergeUploads(
                     **self._at(at),
-                    label=spec["as"],
-                    fusion=plain(spec),
+                    label=fusion.label,
+                    fusion=fusion.spec,
                     nets=scope.nets(rule, at.round),
                     keep_total=not scope.membership.without,
                     joined=tuple(str(path) for path in scope.membership.joined),
@@ -70,13 +71,14 @@ class Measuring:
     def _rules(self, at: Checkpoint, names: list[str]) -> dict[str, Any]:
         """The rules of a task: those that vote, and those with nets of their own."""
         votes, merged = {}, {}
-        for spec in self.scope.trial.fusions:
-            rule = self.scope.rules[spec["as"]]
-            if spec["as"] in names and isinstance(rule, Vote):
-                votes[spec["as"]] = plain(spec)
-            elif spec["as"] in names and isinstance(rule, Merge):
-                nets = self.scope.nets(rule, at.round)
-                merged[spec["as"]] = Merged(fusion=plain(spec), nets=nets)
+        for fusion in self.scope.trial.fusions:
+            if fusion.label not in names:
+                continue
+            if isinstance(fusion.rule, Vote):
+                votes[fusion.label] = fusion.spec
+            elif isinstance(fusion.rule, Merge):
+                nets = self.scope.nets(fusion.rule, at.round)
+                merged[fusion.label] = Merged(fusion=fusion.spec, nets=nets)
         return {"votes": votes, "merged": merged}
 
     def write(self) -> None:
@@ -85,13 +87,13 @@ class Measuring:
         if self.scope.keep is None:
             self.forget_merged()
 
-    def nets(self, spec: dict[str, Any]) -> list[str]:
+    def nets(self, fusion: NamedFusion) -> list[str]:
         """The files of the nets that a fusion asks, after the last epoch."""
-        at, rule = self.scope.final, self.scope.rules[spec["as"]]
-        if not isinstance(rule, Merge):
+        at = self.scope.final
+        if not isinstance(fusion.rule, Merge):
             return [str(at.upload(client)) for client in self.scope.clients(at.round)]
-        count = self.scope.nets(rule, at.round)
-        return [str(self.scope.folder.merged(spec["as"], at.epoch, i)) for i in range(count)]
+        count = self.scope.nets(fusion.rule, at.round)
+        return [str(self.scope.folder.merged(fusion.label, at.epoch, i)) for i in range(count)]
 
     def forget_merged(self) -> None:
         shutil.rmtree(self.scope.folder.path / "merged", ignore_errors=True)

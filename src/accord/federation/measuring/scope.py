@@ -10,7 +10,7 @@ from pathlib import Path
 from accord.data.allocation import Allocation
 from accord.federation.membership import EVERYBODY, Membership
 from accord.federation.rounds import Round
-from accord.fusion.base import Fusion, Merge, rule_of
+from accord.fusion.base import Fusion, Merge
 from accord.record.folders import TrialFolder
 from accord.study.study import Trial
 
@@ -44,7 +44,7 @@ class Scope:
     @cached_property
     def rules(self) -> dict[str, Fusion]:
         """Name in the results → rule."""
-        return {spec["as"]: rule_of(spec) for spec in self.trial.fusions}
+        return {fusion.label: fusion.rule for fusion in self.trial.fusions}
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """All of them, in order; fusing again looks at the last round alone."""
