@@ -47,14 +47,14 @@ def read_json(path: Path) -> Any:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Puts the file at `source` also at `target`, unless there is one already."""
+    """Links or copies the file at `source` to `target`, unless `target` already exists."""
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
     except OSError:
-        # Some file systems have no hard links: a copy, whole or not at all.
+        # Some file systems have no hard links, so the file is copied atomically.
         temporary = target.with_suffix(".partial")
         shutil.copyfile(source, temporary)
         temporary.replace(target)

@@ -28,7 +28,7 @@ def roots_of(known: Known, root: Path | None) -> list[Path]:
 
 
 def locate(known: Known, path: Path | None, root: Path | None) -> Source:
-    """The files of a dataset, or an error that says which file to put where."""
+    """The files of a dataset. If there are none, the error says which files are needed."""
     if known.kind == "builtin":
         return _builtin(known, path, root)
     if known.kind == "generic":

@@ -21,7 +21,7 @@ from accord.data.split import balanced_subset
 from accord.objective.negatives import Rows
 
 USUAL_SIZE = 4096
-EPOCHS = 20  # of a teacher
+EPOCHS = 20  # training epochs of a teacher
 
 
 class BankConfig(Config):

@@ -46,7 +46,7 @@ class Pull:
 
     temperature: float
     hardness: float
-    bias: Tensor  # per class
+    bias: Tensor  # one value per class
 
     def logits(self, z: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """cosine/τ + log w of every (anchor, row)."""

@@ -1,4 +1,4 @@
-"""A natural federation: a column of the data names the client."""
+"""A natural federation: a column of the data holds the client of each image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ByColumn(Scheme):
 
     varies = False
 
-    column: str = Field(min_length=1, description="the column that names the client")
+    column: str = Field(min_length=1, description="column that holds the client of each image")
     clients: int | None = Field(
         None, ge=1, description="number of clients; if given, it is checked against the data"
     )
