@@ -1,4 +1,4 @@
-"""A fusion with a name of its own: one entry of a recipe's `fusion` or of a study's `fusions`."""
+"""A named fusion: one entry of a recipe's `fusion` or of a study's `fusions`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # a label becomes the name of a folder
 
 
 class NamedFusion(Config):
-    """`use` names the rule in the registry, `label` its rows in the results."""
+    """A rule with its name in the registry (`use`) and the name of its rows (`label`)."""
 
     use: str
     label: str
@@ -37,7 +37,7 @@ class NamedFusion(Config):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The rule as JSON, without its label: what a worker or a saved model needs."""
+        """The rule as JSON without its label, for workers and saved models."""
         return part_spec(self.use, self.rule)
 
     def called(self, label: str) -> NamedFusion:
@@ -46,5 +46,5 @@ class NamedFusion(Config):
 
     @model_serializer
     def to_json(self) -> dict[str, Any]:
-        """As it is written in a study."""
+        """The entry as it is written in a study."""
         return {**self.spec, "as": self.label}
