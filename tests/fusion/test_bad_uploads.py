@@ -105,6 +105,17 @@ def test_an_answer_to_another_briefing_is_refused(tmp_path: Path) -> None:
     assert "answers another briefing" in refused(tmp_path / "bad.safetensors")
 
 
+def test_another_clients_upload_in_its_place_is_refused(tmp_path: Path) -> None:
+    """The upload is client 0's; a name may tell the epoch as well."""
+    for name in ("client-0", "client-0@3", "whatever"):
+        good_upload().save(tmp_path / f"{name}.safetensors")
+        UploadFiles([tmp_path / f"{name}.safetensors"], BRIEFING).load(0)
+    for name in ("client-1", "client-1@3"):
+        good_upload().save(tmp_path / f"{name}.safetensors")
+        told = refused(tmp_path / f"{name}.safetensors")
+        assert "upload of client 1, found that of client 0" in told
+
+
 def test_a_briefing_is_not_an_upload(tmp_path: Path) -> None:
     BRIEFING.save(tmp_path / "bad.safetensors")
     assert "upload, found briefing" in refused(tmp_path / "bad.safetensors")
