@@ -87,6 +87,7 @@ def run(
 def results(
     run_dir: RunFolder,
     json: Annotated[bool, typer.Option("--json", help="every row, as JSON")] = False,
+    rounds: Annotated[bool, typer.Option("--rounds", help="accuracy over rounds")] = False,
 ) -> None:
     """Show what a run has found."""
     from accord.report.results import load
@@ -94,6 +95,10 @@ def results(
     found = load(run_dir)
     if json:
         print(found.to_json())
+    elif rounds:
+        from accord.report.rounds import show_rounds
+
+        show(*show_rounds(found.rows, width()))
     else:
         show_results(found)
 

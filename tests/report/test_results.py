@@ -16,7 +16,8 @@ from accord.report.results import Results
 def row(recipe: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
     return {
         "study": "s", "dataset": "digits", "partition": "dirichlet", "alpha": 0.1, "clients": 5,
-        "recipe": recipe, "fusion": "features", "seed": seed, "epoch": 10, "accuracy": accuracy,
+        "recipe": recipe, "fusion": "features", "seed": seed, "round": 1, "epoch": 10,
+        "accuracy": accuracy,
         "balanced_accuracy": accuracy, "worst_class": 0.0, "ece": 0.1, "validation_accuracy": None,
         "personal_accuracy": None, "exchanges": 1, "loss": 1.0, "upload_bytes": 5_000_000,
         "download_bytes": 1, "seconds": 3.0,

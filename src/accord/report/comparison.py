@@ -16,7 +16,17 @@ from accord.report.tables import plain_table
 Line = dict[str, Any]
 
 NUMBERS = (
-    *("clients", "α", "seeds", "epoch", "accuracy %", "balanced %", "worst %", "personal %"),
+    *(
+        "clients",
+        "α",
+        "seeds",
+        "round",
+        "epoch",
+        "accuracy %",
+        "balanced %",
+        "worst %",
+        "personal %",
+    ),
     *("validation %", "ECE %", "MB up", "seconds"),
 )
 # What a narrow terminal can do without; the first go first.
@@ -106,6 +116,8 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     columns["fusion"] = lambda line: str(line["fusion"])
     if len({len(line["seeds"]) for line in lines}) > 1:
         columns["seeds"] = lambda line: str(len(line["seeds"]))
+    if any(line["round"] > 1 for line in lines):
+        columns["round"] = lambda line: str(line["round"])
     columns["epoch"] = lambda line: str(line["epoch"])
     columns["accuracy %"] = lambda line: _percent(line["accuracy"])
     columns["balanced %"] = lambda line: _percent(line["balanced_accuracy"])
