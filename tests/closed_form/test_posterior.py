@@ -61,6 +61,36 @@ def test_it_is_scikit_learns_rule_on_the_scores_left_out(seed: int, prior: Prior
     np.testing.assert_allclose(said / beta, expected, rtol=0.02, atol=0.02 * np.abs(expected).std())
 
 
+def test_few_images_draw_moments_towards_the_labels_by_hand() -> None:
+    """(1 − h²)(1 − C/n) of m and V are trusted; h = 4/8, C = 2 of 3 classes are there, n = 8."""
+    means = torch.tensor([[0.9, 0.1, 0.0], [0.3, 0.7, 0.0], [0.4, 0.6, 0.0]]).double()
+    within = torch.diag(torch.tensor([0.04, 0.09, 0.01]).double())
+    ridge = Ridge(torch.eye(3).double(), torch.zeros(3).double(), 1.0, 4.0, 0.25, means, within)
+    counts = torch.tensor([6, 2, 0])
+    known = (1 - 0.5**2) * (1 - 2 / 8)
+    m = known * means + (1 - known) * torch.eye(3)
+    V = known * within.diagonal() + (1 - known) * 0.25
+    V = V + 1e-6 + 1e-3 * V.mean()
+    A = m / V
+    constant = -(A * m).sum(dim=1) / 2
+    for prior in ("uniform", "data"):
+        if prior == "data":
+            constant = constant + torch.tensor([6, 2, 1]).double().log()
+        weights, bias = log_probabilities(ridge, counts, prior)
+        apart, expected = weights[0] - weights[1], A[0] - A[1]
+        beta = float((apart * expected).sum() / expected.square().sum())  # see temperature.py
+        assert 0.01 <= beta <= 1
+        torch.testing.assert_close(apart, beta * expected)
+        told = float(bias[0] - bias[1])
+        assert told == pytest.approx(beta * float(constant[0] - constant[1]), rel=1e-5)
+        # All scores together say nothing: what classes have in common is taken off.
+        shift = (A @ torch.eye(3).double()).mean(dim=0)
+        torch.testing.assert_close(weights[0], beta * (A[0] - shift))
+        # The class that nobody holds follows the most frequent one, e²⁰ times less likely.
+        torch.testing.assert_close(weights[2], weights[0])
+        assert float(bias[0] - bias[2]) == pytest.approx(20)
+
+
 def uneven_digits() -> tuple[Data, Data]:
     """A tenth of the digits 0 to 4 to learn from, and the others of these to find."""
     everything = pixels(1_700)

@@ -95,6 +95,11 @@ def test_unseen_images_score_as_those_left_out(rows: int, width: int, penalty: f
     # And so they miss by what cross-validation says.
     missed = ((Y - out) ** 2).sum() / rows
     assert missed == pytest.approx(cross_validation(data, 4, penalty), rel=1e-6)
+    assert found.variance == pytest.approx(missed / 4, rel=1e-6)  # per class
+    # Scores of the class without images are what is expected of any image: the prior.
+    np.testing.assert_allclose(
+        found.means[3] * (1 - h), np.bincount(data.labels, minlength=4) / rows - h * np.eye(4)[3]
+    )
 
 
 def test_the_share_that_is_done_grows_to_one() -> None:
@@ -128,6 +133,9 @@ def test_images_that_are_all_alike_give_the_prior(rows: int, packing: Packing) -
         expected = np.bincount(labels, minlength=3) / rows
         np.testing.assert_allclose(scores(found, np.eye(3)), [expected] * 3, atol=1e-12)
         assert found.freedom == 1
+        np.testing.assert_allclose(found.means, [expected] * 3, atol=1e-12)
+        assert not found.within.any()
+        assert found.variance == pytest.approx((expected * (1 - expected)).sum() / 3)
 
 
 def test_alike_images_of_several_clients_give_the_prior() -> None:

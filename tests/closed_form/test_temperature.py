@@ -43,7 +43,8 @@ def test_who_is_never_wrong_may_be_sure() -> None:
 
 def test_who_knows_nothing_is_not_sure_at_all() -> None:
     logits = torch.tensor([[3.0, 0.0], [0.0, 3.0]]).repeat(2, 1)
-    assert sureness(logits, torch.tensor([0, 0, 1, 1]), torch.ones(4)) < LEAST + 1e-6
+    found = sureness(logits, torch.tensor([0, 0, 1, 1]), torch.ones(4))
+    assert found == pytest.approx(0.01, abs=1e-6) == pytest.approx(LEAST)
 
 
 def test_scores_vary_as_shares_as_far_as_they_tell_by_hand() -> None:
@@ -58,6 +59,20 @@ def test_scores_vary_as_shares_as_far_as_they_tell_by_hand() -> None:
     torch.testing.assert_close(covariance(0), told * shares + (1 - told) * within)
     total = 0.25 * covariance(0).trace() + 0.75 * covariance(1).trace()
     assert float(total) == pytest.approx(0.08)
+
+
+def test_means_beyond_0_and_1_count_as_shares_of_0_and_1() -> None:
+    prior, within = torch.tensor([0.5, 0.5]).double(), torch.eye(2).double()
+    beyond, inside = (
+        class_covariances(torch.tensor(rows).double(), within, prior)
+        for rows in ([[1.25, -0.25], [0.25, 0.75]], [[1.0, 0.0], [0.25, 0.75]])
+    )
+    told = correlation(torch.tensor([[1.25, -0.25], [0.25, 0.75]]).double(), prior)
+    less = correlation(torch.tensor([[1.0, 0.0], [0.25, 0.75]]).double(), prior)
+    for label in (0, 1):  # what is left when the part that is alike for all classes is taken off
+        one = (beyond(label) - (1 - told) * within) / told
+        other = (inside(label) - (1 - less) * within) / less
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.5, 3.0])

@@ -14,7 +14,7 @@ from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
 from accord.data.images import Labels
 from accord.data.partition import Partition, make_partition
-from accord.data.schemes import make_scheme
+from accord.data.schemes import Pool, make_scheme
 from accord.data.schemes.dirichlet import Skewed
 from accord.data.schemes.iid import Iid
 from core.cases import looped
@@ -119,6 +119,19 @@ class TestByHand:
         found = make(balanced(3, 10), scheme="labels", clients=6, labels=1)
         assert sorted(found.label_counts.max(axis=1).tolist()) == [5] * 6
         assert found.label_counts.sum(axis=0).tolist() == [10, 10, 10]
+
+    def test_which_labels_a_client_holds_is_left_to_chance(self) -> None:
+        held = [
+            tuple(np.flatnonzero(found.label_counts[0]))
+            for found in (make(balanced(6, 4), s, scheme="labels", clients=3) for s in range(30))
+        ]
+        assert len(set(held)) > 5  # of 15 pairs
+        assert len({label for pair in held for label in pair}) == 6
+
+    def test_labels_use_all_images_as_soon_as_clients_hold_as_many_labels(self) -> None:
+        pool = Pool(20, [np.arange(2 * c, 2 * c + 2) for c in range(10)], {})
+        for clients, all_of_them in ((4, False), (5, True), (6, True)):
+            assert config(scheme="labels", clients=clients).uses_all(pool) is all_of_them
 
     def test_labels_of_fewer_clients_than_classes_leave_classes_out(self) -> None:
         found = make(balanced(10, 4), scheme="labels", clients=2, labels=3)

@@ -186,6 +186,22 @@ def test_as_many_clients_as_images_are_allowed_and_no_more(name: str) -> None:
         assert len(dealt(scheme_of(name, clients=3), labels, {}).indices) == 3
 
 
+def test_which_images_of_a_class_a_client_gets_is_left_to_chance() -> None:
+    """Neither the first ones in the file nor always the same; unless it gets them all."""
+    labels, seeds, tried = np.zeros(400, dtype=np.int64), range(20), []
+    for name in COUNTED:
+        scheme = scheme_of(name, clients=40, alpha=1e6, labels=1)
+        hands = [dealt(scheme, labels, {}, seed).indices for seed in seeds]
+        for client in (0, 39):
+            mine = [hand[client] for hand in hands]
+            if len(mine[0]) == len(labels):
+                continue
+            tried.append(name)
+            assert len({tuple(one) for one in mine}) == len(mine), (name, client)
+            assert abs(np.concatenate(mine).mean() - 199.5) < 40, (name, client)
+    assert len(set(tried)) > 2
+
+
 def test_clients_that_share_images_may_need_more_of_them_together_than_there_are() -> None:
     labels, columns = images_of(40, 4, 0)
     for name in EVERY:
