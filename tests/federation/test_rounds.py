@@ -238,6 +238,7 @@ def test_without_a_least_number_a_failure_fails_the_trial_and_can_be_mended(
     [
         ({"rounds": {"count": 0}}, "'rounds.count': expected greater than or equal to 1; found 0"),
         ({"rounds": {"count": 2.5}}, "'rounds.count'"),
+        ({"rounds": {"count": 10**9}}, "'rounds.count': expected less than or equal to 10000"),
         ({"rounds": {"fraction": 0}}, "'rounds.fraction': expected greater than 0; found 0"),
         ({"rounds": {"fraction": 1.5}}, "'rounds.fraction': expected less than or equal to 1"),
         ({"rounds": {"fraction": float("nan")}}, "'rounds.fraction'"),

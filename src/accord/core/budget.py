@@ -9,6 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from accord.core.config import Config
 from accord.core.schedules import Fall
 
+MOST_ROUNDS = 10_000  # of a method; more would only be a slip of the pen
+
 
 class Budget(Config):
     """How long and how a client trains. All defaults except `epochs` are those of FAFI."""

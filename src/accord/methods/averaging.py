@@ -11,6 +11,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from accord.core.budget import MOST_ROUNDS
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
 from accord.fusion.base import Merge, Scene, fusions
@@ -26,7 +27,9 @@ class Averaging(Method):
     the running mean and variance of batch norms; whole-number buffers are rounded.
     """
 
-    count: int = Field(5, ge=1, description="rounds; the study's rounds.count takes its place")
+    count: int = Field(
+        5, ge=1, le=MOST_ROUNDS, description="rounds; the study's rounds.count takes its place"
+    )
     merge: dict[str, Any] | None = Field(
         None, description="the fusion that makes the next round's net; null: the recipe's first"
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 
-from accord.core.budget import Budget
+from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.data.schemes import Scheme, make_scheme
@@ -29,7 +29,7 @@ class RoundsConfig(Config):
     """How the rounds of methods with several rounds are held; one-shot recipes ignore it."""
 
     count: int | None = Field(
-        None, ge=1, description="communication rounds; null: as the recipe's method says"
+        None, ge=1, le=MOST_ROUNDS, description="communication rounds; null: as the recipe says"
     )
     fraction: float = Field(
         1.0, gt=0, le=1, description="share of the clients that a round asks, drawn at random"

@@ -45,11 +45,14 @@ class Agenda:
 
     def remarks(self) -> list[str]:
         """What can no longer be measured: uploads of earlier checkpoints are not kept."""
+        lost: dict[str, list[int]] = {}
+        for at, names in self.missing():
+            if not self._has_uploads(at):
+                lost.setdefault(", ".join(names), []).append(at.epoch)
         return [
-            f"{self.scope.folder.id}: {', '.join(names)} not measured at epoch {at.epoch}, whose "
-            "uploads were not kept (set keep_checkpoints: true before training)."
-            for at, names in self.missing()
-            if not self._has_uploads(at)
+            f"{self.scope.folder.id}: {names} cannot be measured at {_epochs(epochs)}, because the "
+            "uploads of that time were not kept (set keep_checkpoints: true before training)."
+            for names, epochs in lost.items()
         ]
 
     def _has_uploads(self, at: Checkpoint) -> bool:
@@ -87,3 +90,10 @@ class Agenda:
         for fusion in self.scope.trial.fusions:
             if fusion.label in {*names, *kept} and isinstance(fusion.rule, Merge):
                 yield fusion, fusion.rule
+
+
+def _epochs(numbers: list[int]) -> str:
+    """One epoch, or the first and the last of several."""
+    if len(numbers) == 1:
+        return f"epoch {numbers[0]}"
+    return f"{len(numbers)} checkpoints from epoch {numbers[0]} to {numbers[-1]}"
