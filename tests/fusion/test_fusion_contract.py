@@ -20,8 +20,9 @@ from accord.fusion import fusions
 from accord.fusion.base import Bound, Fusion, Merge, Scene, Vote
 from accord.fusion.evaluate import combiner_of, measure_block, run_net
 from accord.fusion.uploads import UploadFiles
+from accord.messages import Upload
 from core.cases import looped
-from fusion.clients import BRIEFING, CLASSES, HOLDINGS, KNOWN, TEST, written
+from fusion.clients import BRIEFING, CLASSES, HOLDINGS, KNOWN, TEST, images_of, upload_of, written
 
 FUSIONS = [name for name in fusions.names() if make_part(fusions, name, "fusion").of == "nets"]
 QUICK: dict[str, dict[str, Any]] = {"distilled": {"use": "distilled", "epochs": 1}}
@@ -179,6 +180,15 @@ def test_progress_is_told_up_to_one(files: Files) -> None:
     shares: list[float] = []
     measure_block(TEST, clients, {"features": "features"}, {}, "cpu", shares.append)
     assert shares == pytest.approx([1 / 3, 2 / 3, 1])
+
+
+def test_summaries_hold_no_scatter(tmp_path: Path) -> None:
+    whole = upload_of("0", images_of([0, 1], "summed"))
+    sums = {"scatter": torch.ones(3), "feature_sums": torch.ones(2, 2)}
+    Upload(whole.header, {**whole.tensors, **sums}).save(tmp_path / "sums.safetensors")
+    (found,) = UploadFiles([tmp_path / "sums.safetensors"], BRIEFING, own=True).summaries()
+    assert "scatter" not in found.tensors
+    assert "feature_sums" in found.tensors
 
 
 def test_summaries_hold_no_encoder(files: Files) -> None:

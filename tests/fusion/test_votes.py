@@ -56,6 +56,36 @@ def test_a_feature_that_never_moves_stays_finite() -> None:
     assert all(map(math.isfinite, scores("standardised", clients, [[1.0, 2.0]], BRIEFING)))
 
 
+def test_standardised_weighs_by_square_roots_of_counts_unless_told() -> None:
+    told = {"use": "standardised", "weights": "sqrt"}
+    assert make_part(fusions, "standardised", "fusion") == make_part(fusions, told, "fusion")
+
+
+def test_a_variance_counts_as_a_millionth_at_least() -> None:
+    # (1.001 − 1)/0.001 = 1 where nothing varied, and 2/2 = 1 where something did.
+    clients = [client([1, 1], feature_mean=[1.0, 0.0], feature_var=[0.0, 4.0])]
+    found = scores("standardised", clients, [[1.001, 2.0]], BRIEFING)
+    assert found == pytest.approx([0.5**0.5, 0.5**0.5], abs=1e-3)
+
+
+def test_standardised_class_means_are_brought_to_the_same_scale() -> None:
+    # Class 0 at (3, 1) is (1, −4) in spreads, class 1 at (5, 3.5) is (2, 1); the image is (1, 1).
+    moments: dict[str, Any] = {"feature_mean": [1.0, 3.0], "feature_var": [4.0, 0.25]}
+    means = torch.tensor([[3.0, 1.0], [5.0, 3.5]])
+    clients = [client([1, 1], class_means=means, **moments)]
+    found = scores("standardised", clients, [[3.0, 3.5]], BRIEFING, prototypes="means")
+    unit = 2**-0.5
+    first, second = (1 - 4) * unit / math.hypot(1, 4), (2 + 1) * unit / math.hypot(2, 1)
+    assert found == pytest.approx([first, second], abs=1e-5)
+
+
+def test_standardised_compares_with_prototypes_of_length_one() -> None:
+    long = torch.tensor([[3.0, 0.0], [0.0, 7.0]])
+    clients = [client([1, 1], long, feature_mean=[0.0, 0.0], feature_var=[1.0, 1.0])]
+    found = scores("standardised", clients, [[3.0, 4.0]], BRIEFING)
+    assert found == pytest.approx([0.6, 0.8], abs=1e-6)
+
+
 # --- classwise -----------------------------------------------------------------------------------
 
 MOMENTS: dict[str, Any] = {
@@ -121,6 +151,12 @@ def test_clients_with_one_class_each_are_told_apart() -> None:
     assert raw[0] > raw[1]
     found = scores("classwise", clients, images, BRIEFING, centre="rotated")
     assert found[1] > found[0]
+
+
+def test_classwise_looks_at_directions_whatever_the_length_of_prototypes() -> None:
+    long = torch.tensor([[3.0, 0.0], [0.0, 7.0]])
+    found = scores("classwise", [client([3, 3], long, **MOMENTS)], [[3.0, 4.0]], BRIEFING)
+    assert found == pytest.approx([(0.6 - 0.2) / 0.1, (0.8 - 0.4) / 0.2], abs=1e-5)
 
 
 def test_classwise_measures_from_the_mean_by_square_roots_unless_told() -> None:
