@@ -121,3 +121,50 @@ def test_a_penalty_below_what_rounding_did_is_refused() -> None:
     solve(sums, -2.1 * lowest)
     with pytest.raises(AccordError, match="a larger `penalty`, or `packing: float32`"):
         solve(sums, -1.9 * lowest)
+
+
+# --- classes that a few directions tell apart exactly --------------------------------------------
+
+
+def separated(seed: int, rows: int, width: int, noise: float) -> Data:
+    """Three classes, each with features of its own, and next to nothing beside that."""
+    draws = np.random.default_rng(seed)
+    labels = draws.integers(0, 3, rows)
+    features = np.eye(3)[labels] @ draws.normal(size=(3, width))
+    return Data(features + noise * draws.normal(size=(rows, width)), labels)
+
+
+def test_what_rounding_adds_is_not_taken_for_a_perfect_fit() -> None:
+    # The mean and two directions tell everything: three parameters, not those of rounding errors.
+    for seed in range(3):
+        sums = sums_by_hand(separated(seed, 20, 60, 1e-8), 3)
+        found = solve(Sums.of(sums.tensors("float32")))
+        assert found.freedom == pytest.approx(3, rel=0.1), seed
+
+
+def test_an_error_is_never_less_than_nothing() -> None:
+    for seed, relative in product(range(3), (1e-6, 1e-4, 1e-2)):
+        sums = sums_by_hand(separated(seed, 20, 60, 0.0), 3)
+        for packing in ("float32", "float16"):
+            arrived = Sums.of(sums.tensors(packing))
+            try:
+                found = solve(arrived, relative * usual_scatter(sums))
+            except AccordError:
+                continue  # less than what rounding did
+            assert found.variance >= 0, (seed, relative, packing)
+
+
+def test_a_penalty_that_meets_every_image_exactly_is_not_chosen() -> None:
+    for seed in range(6):
+        found = solve(sums_by_hand(separated(seed, 12, 40, 1e-2), 3))
+        assert found.freedom <= 0.999 * 12, seed
+
+
+def test_the_freedom_of_rounded_sums_counts_no_direction_below_zero() -> None:
+    sums = Sums.of(sums_by_hand(pixels(30), 10).tensors("int8"))
+    lengths = np.linalg.eigvalsh(sums.scatter.numpy())
+    penalty = -2.1 * lengths[0]
+    assert (lengths < -0.01 * penalty).sum() > 5
+    kept = np.clip(lengths, 0, None)
+    expected = 1 + (kept / (kept + penalty)).sum()
+    assert solve(sums, float(penalty)).freedom == pytest.approx(expected, rel=1e-9)
