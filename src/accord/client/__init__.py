@@ -1,1 +1,1 @@
-"""What happens at a client: local training, or sums of fixed features."""
+"""The work of a client: it trains a net, or it sums fixed features."""

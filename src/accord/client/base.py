@@ -1,7 +1,7 @@
-"""What every client offers, whatever its briefing asks for.
+"""The interface of every client.
 
-A client works epoch by epoch, can be saved and restored between any two of them, and gives an
-upload after any of them. It knows nothing of engines, files or other clients.
+A client works epoch by epoch. It can be saved and restored between any two epochs, and it can make
+an upload after any epoch. It does not know the engine, the files or the other clients.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from accord.client.telemetry import Event
 from accord.data.imageset import ImageSet
 from accord.messages import Briefing, Memory, State, Upload
 
-Tell = Callable[[float], None]  # hears the share of an epoch that is done
+Tell = Callable[[float], None]  # is called with the share of the epoch that is done
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How this machine computes; never part of a message."""
+    """Device and number format of this machine's computations. They are in no message."""
 
     device: torch.device = CPU
     autocast: bool = False
@@ -30,9 +30,9 @@ class Precision:
 
 
 class Client(ABC):
-    """One client's answer to one briefing, in the making.
+    """One client that works on one briefing.
 
-    `epoch` counts the local epochs of all rounds that are over; this round ends at `last_epoch`.
+    `epoch` is the number of finished local epochs over all rounds. This round ends at `last_epoch`.
     """
 
     def __init__(self, data: ImageSet, briefing: Briefing, name: str, precision: Precision) -> None:
@@ -53,27 +53,27 @@ class Client(ABC):
         return self.epoch - self.briefing.header.first_epoch in self.budget.checkpoints
 
     def share_done(self, of_epoch: float) -> float:
-        """The share of this round that is done, when `of_epoch` of the current epoch is."""
+        """The share of this round that is done; `of_epoch` is the share of the current epoch."""
         done = self.epoch - self.briefing.header.first_epoch
         return min(1.0, (done + of_epoch) / self.budget.epochs)
 
     @abstractmethod
     def run_epoch(self, tell: Tell | None = None) -> Event:
-        """Works through one epoch and returns its telemetry."""
+        """Does the work of one epoch and returns its telemetry."""
 
     @abstractmethod
     def upload(self) -> Upload:
-        """The message to the server, as the work stands now."""
+        """The message to the server after the epochs that are finished."""
 
     def state(self) -> State | None:
-        """Everything the next epoch depends on; None: there is nothing worth saving."""
+        """Everything that the next epoch depends on; None if nothing has to be saved."""
         return None
 
-    def restore(self, state: State) -> None:  # noqa: B027 - some have no state
-        """Goes on from `state`, bit for bit as if never interrupted."""
+    def restore(self, state: State) -> None:  # noqa: B027 - some clients have no state
+        """Loads `state`. The results are then bit for bit those of an uninterrupted client."""
 
     def memory(self) -> Memory | None:
-        """What the client keeps for itself until its next round; None: nothing."""
+        """What the client itself keeps for its next round; None if it keeps nothing."""
         return None
 
 

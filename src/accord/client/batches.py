@@ -1,4 +1,4 @@
-"""Which images a client's steps see in an epoch: even-sized batches, none a stray image."""
+"""The batches of a client's epoch. Their sizes differ by at most one image."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ def shuffled(labels: Tensor, steps: int, draws: torch.Generator) -> list[Tensor]
 
 
 def balanced(labels: Tensor, steps: int, draws: torch.Generator) -> list[Tensor]:
-    """As many images as there are, every class the client holds equally often in every batch (±1).
+    """Batches in which every class that the client holds is equally frequent (±1).
 
-    Small classes are seen several times an epoch, large ones in part; each goes through all its
-    images before one comes again.
+    An epoch has as many images as the client holds. Images of small classes are used several times
+    per epoch, and only a part of the images of large classes is used. No image is used again before
+    all images of its class have been used.
     """
     held = torch.unique(labels)
-    slots = torch.arange(len(labels)) % len(held)  # whose turn it is
+    slots = torch.arange(len(labels)) % len(held)  # the class of each position in the epoch
     order = torch.empty(len(labels), dtype=torch.long)
     for index, label in enumerate(held):
         own = torch.nonzero(labels == label).flatten()
@@ -32,7 +33,7 @@ def balanced(labels: Tensor, steps: int, draws: torch.Generator) -> list[Tensor]
 
 
 def class_shares(kind: str, counts: Tensor) -> Tensor:
-    """The share of each class in such batches, of a client with n_kc images of class c."""
+    """The share of each class in batches of a `kind`, at a client with n_kc images of class c."""
     seen = counts.float() if kind == "shuffled" else (counts > 0).float()
     return seen / seen.sum()
 

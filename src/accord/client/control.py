@@ -1,7 +1,7 @@
 """SCAFFOLD's control variates at a client (Karimireddy et al., 2020, arXiv:1910.06378).
 
-c is the server's estimate of the gradient of all clients and comes with the briefing; c_k is this
-client's estimate of its own gradient and stays with the client from round to round.
+c is the server's estimate of the gradient of all clients; the briefing carries it. c_k is this
+client's estimate of its own gradient; the client keeps it from round to round.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SEEN = "seen."  # prefix, in a client's state, of the sum of the gradients that 
 
 
 class ControlVariate:
-    """Corrects every gradient by c − c_k, and finds the next c_k.
+    """Corrects every gradient by c − c_k, and computes the next c_k.
 
     c_k⁺ = c_k − c + (1/T) Σ_t ĝ_t over the T steps of a round, where ĝ_t is the corrected gradient
     as the optimiser gets it (after clipping). For SGD without momentum and weight decay, at a
@@ -37,7 +37,7 @@ class ControlVariate:
 
     @classmethod
     def of(cls, net: Net, briefing: Briefing, memory: Memory | None) -> ControlVariate | None:
-        """None when the briefing carries no control variates: the method does without them."""
+        """The control variate of a client; None if the briefing carries no control variates."""
         server = unprefixed(CONTROL, briefing.tensors)
         own = unprefixed(CONTROL, memory.tensors) if memory is not None else None
         return cls(net, server, own) if server else None
@@ -62,7 +62,7 @@ class ControlVariate:
         return {name: before + change for name, before, change in self._changes()}
 
     def change(self) -> dict[str, Tensor]:
-        """c_k⁺ − c_k, which the server adds up."""
+        """c_k⁺ − c_k, which the server sums over the clients."""
         return {name: change for name, _, change in self._changes()}
 
     def _changes(self) -> list[tuple[str, Tensor, Tensor]]:
@@ -72,7 +72,7 @@ class ControlVariate:
         ]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What an interrupted round has summed up so far."""
+        """The sums of this round so far, to be saved in case of an interruption."""
         steps = {"steps": torch.tensor(self.steps)}
         return {**{SEEN + name: tensor for name, tensor in self.seen.items()}, **steps}
 

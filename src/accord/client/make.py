@@ -1,4 +1,4 @@
-"""From a briefing to a client: the only place where the two kinds of clients are told apart."""
+"""Makes a client from a briefing. Only this module distinguishes the two kinds of clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def make_client(
     precision: Precision | None = None,
     memory: Memory | None = None,
 ) -> Client:
-    """The client that the briefing asks for; `memory` is what it kept from its last round."""
+    """The client that the briefing asks for; `memory` is what it has kept from its last round."""
     precision = precision or Precision()
     if isinstance(briefing.header.training, TrainingSpec):
         return Training(data, briefing, name, precision, memory)

@@ -1,7 +1,7 @@
-"""SGD over a net and what its balances learn: learning rates, clipping, momentum.
+"""SGD for the parameters of a net and of its balances: learning rates, clipping, momentum.
 
-The step is that of `torch.optim.SGD`, bit for bit. It is written out here because the first use of
-an optimiser of torch's loads its compiler, which takes every worker a second.
+A step is bit for bit the same as a step of `torch.optim.SGD`. It is written out here because the
+first use of an optimiser of torch loads torch's compiler, which takes one second in every worker.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MOMENTUM = "momentum."
 
 @dataclass
 class SGDGroup:
-    """Some parameters with settings of their own: v ← m·v + g + d·w, w ← w − η·v."""
+    """Some parameters with their own settings: v ← m·v + g + d·w, w ← w − η·v."""
 
     parameters: list[nn.Parameter]
     base_lr: float
     momentum: float
     weight_decay: float = 0.0
-    lr: float = 0.0  # at the latest step
-    buffers: dict[int, Tensor] = field(default_factory=dict)  # v, by place; none before a step
+    lr: float = 0.0  # of the latest step
+    buffers: dict[int, Tensor] = field(default_factory=dict)  # index of a parameter → its v
 
     @torch.no_grad()
     def step(self) -> None:
@@ -47,7 +47,7 @@ class SGDGroup:
 
 
 class Optimiser:
-    """One group for the net, and one for each that a balance asks for, without weight decay."""
+    """One group for the net, and one without weight decay for each group of a balance."""
 
     def __init__(self, net: list[nn.Parameter], groups: list[Group], budget: Budget) -> None:
         self.net, self.groups, self.budget = net, groups, budget
@@ -60,18 +60,18 @@ class Optimiser:
 
     @property
     def lr(self) -> float:
-        """The net's learning rate at the latest step."""
+        """The net's learning rate in the latest step."""
         return self.sgd[0].lr
 
     def begin(self, progress: float) -> None:
-        """Before a step's losses: learning rates of progress p, no gradients."""
+        """Sets the learning rates for progress p and clears all gradients, before a step."""
         for group in self.sgd:
             group.lr = group.base_lr * falling(self.budget.schedule, progress)
             for parameter in group.parameters:
                 parameter.grad = None
 
     def finish(self) -> Tensor:
-        """The step itself; 1 where clipping changed the net's gradient, else 0."""
+        """Does the step. Returns 1 if clipping changed the net's gradient, else 0."""
         clipped = self._clip()
         for group in self.sgd:
             group.step()
@@ -90,7 +90,7 @@ class Optimiser:
         return (norm > self.budget.clip).float()
 
     def momentum(self) -> dict[str, Tensor]:
-        """The momentum buffers there are, by name."""
+        """The existing momentum buffers, by name."""
         places = ((group, place) for group in self.sgd for place in range(len(group.parameters)))
         return {
             f"{MOMENTUM}{index}": group.buffers[place]
@@ -99,13 +99,13 @@ class Optimiser:
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Takes its momentum buffers back from a state's tensors."""
+        """Loads the momentum buffers from the tensors of a state."""
         index = 0
         for group in self.sgd:
             for place, parameter in enumerate(group.parameters):
                 buffer = tensors.get(f"{MOMENTUM}{index}")
                 index += 1
                 if buffer is not None:
-                    # The memory layout is the parameter's, as a first step would have made it.
+                    # The first step would create the buffer with the parameter's memory layout.
                     kept = torch.empty_like(parameter, requires_grad=False).copy_(buffer)
                     group.buffers[place] = kept

@@ -1,8 +1,8 @@
-"""What a client measures of its own net on its own un-augmented images, in eval mode.
+"""Statistics of a client's net on the client's own un-augmented images, in eval mode.
 
-These few numbers per class and per feature travel in the upload; fusions that standardise features
-or calibrate votes need nothing else of the client's data. They come from one pass over all images,
-and from small samples of rotated images and of noise: 1.2 passes in all.
+The upload carries these few numbers per class and per feature. Fusions that standardise features or
+calibrate votes need no other information about the client's data. The statistics take one pass over
+all images and passes over small samples of rotated images and of noise: 1.2 passes in total.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from accord.messages import BriefingHeader
 from accord.nets.inference import forward_all
 from accord.nets.net import Net
 
-MOST = 64  # rotated images of each class, and images of noise
-ROTATED = 0.15  # of the images of a class are also looked at rotated, but at least one
-NOISE = 0.05  # as many images of noise as this share of the client's images, but at least four
+MOST = 64  # upper limit of the rotated images of each class, and of the images of noise
+ROTATED = 0.15  # share of the images of a class that are also used rotated; at least one image
+NOISE = 0.05  # images of noise as a share of the client's images; at least four
 
 
 def measure_client(
     net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
 ) -> tuple[float, dict[str, Tensor]]:
-    """Train accuracy, and the statistics of an upload.
+    """The train accuracy, and the statistics of an upload.
 
-    `feature_mean`, `feature_var` (d): of f over all images. `class_means` (C, d): of f per class,
-    0 where the client holds none. `score_mean`, `score_std` (C): of s_c = cos(f, P[c]) over the
-    client's images with every held class weighted equally. `score_own`, `score_rotated` (C): the
-    mean of s_c over a sample of the images of class c, and over the same images rotated by 90°.
-    `noise_feature` (d): the mean of f over images of noise, the same images at every client.
+    `feature_mean`, `feature_var` (d): mean and variance of f over all images. `class_means` (C, d):
+    mean of f per class, 0 for classes that the client does not hold. `score_mean`, `score_std` (C):
+    mean and standard deviation of s_c = cos(f, P[c]) over the client's images, where every held
+    class has the same weight. `score_own`, `score_rotated` (C): mean of s_c over a sample of the
+    images of class c, and over the same images rotated by 90°. `noise_feature` (d): mean of f over
+    images of noise, which are the same at every client.
     """
     classes = len(header.classes)
     P = F.normalize(net.head.prototypes.detach().cpu().double(), dim=1)
     counts = data.label_counts(classes)
     held = counts > 0
-    # Per class: sums of f, and of s and s² of every score.
+    # Per class: the sums of f, of s and of s² for every score.
     width = P.shape[1]
     sums = torch.zeros(classes, width, dtype=torch.float64)
     squares = torch.zeros(width, dtype=torch.float64)
@@ -84,14 +85,14 @@ def rotated_sample(labels: Labels) -> Indices:
 
 
 def noise_images(images: int) -> int:
-    """How many images of noise a client with so many images looks at."""
+    """The number of images of noise for a client with this number of `images`."""
     return min(MOST, max(4, int(NOISE * images)))
 
 
 def _rotated_scores(
     net: Net, data: ImageSet, header: BriefingHeader, device: torch.device, prototypes: Tensor
 ) -> Tensor:
-    """(C): how images score for their own class when they are no longer of any class."""
+    """The mean score of rotated images for the class of the unrotated image, (C)."""
     found = []
     for features, _, labels in forward_all(net, data.rotated(), header, device):
         scores = F.normalize(features.double(), dim=1) @ prototypes.T
@@ -100,7 +101,7 @@ def _rotated_scores(
 
 
 def _mean_by_class(values: Tensor, labels: Labels, classes: int) -> Tensor:
-    """(C): the mean of the values of each class; 0 where there are none."""
+    """The mean of the values of each class, (C); 0 for a class without values."""
     at = torch.from_numpy(labels)
     sums = torch.zeros(classes, dtype=torch.float64).index_add_(0, at, values)
     return sums / torch.bincount(at, minlength=classes).clamp(min=1)

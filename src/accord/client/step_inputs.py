@@ -1,4 +1,4 @@
-"""What the loss terms see of a step: the images of a batch through the net, and what never changes.
+"""The inputs of the loss terms in a step: the net's outputs for a batch, and constants.
 
 The constants come from the briefing and from the client's own label counts.
 """
@@ -22,11 +22,11 @@ from accord.objective import Batch
 from accord.objective.negatives import Rows
 from accord.objective.reference import Reference
 
-LESSON = frozenset({"targets", "target_features"})  # rows of a briefing, one for each image
+LESSON = frozenset({"targets", "target_features"})  # tensors with one row for each image
 
 
 class Constants(TypedDict):
-    """The fields of a `Batch` that are the same at every step of a round."""
+    """The fields of a `Batch` that are the same in every step of a round."""
 
     label_counts: Tensor
     anchors: Tensor | None
@@ -44,7 +44,7 @@ def constants_of(
     net: Net,
     device: torch.device,
 ) -> Constants:
-    """Of a client with n_c images of class c, and with `net` before its first step."""
+    """The constants of a client with n_c images of class c; `net` has not been trained yet."""
     tensors, counts = briefing.tensors, label_counts.to(device)
     shares = class_shares(asked.batches, counts)
     anchors, bank = tensors.get("anchors"), None
@@ -80,17 +80,17 @@ class StepInputs:
         self.constants = constants_of(briefing, asked, counts, net, precision.device)
         self.encode: Callable[[Tensor], Tensor] = net.encoder
         if precision.compile:
-            # A look at the gradients walks the graph before the backward pass needs it again.
+            # Measuring the gradients uses the graph before the backward pass needs it again.
             torch._functorch.config.donated_buffer = False
             self.encode = torch.compile(net.encoder)
 
     def batch(
         self, positions: Tensor, progress: float, draws: torch.Generator, queue: Rows | None
     ) -> Batch:
-        """The images at `positions` in random views, through the net."""
+        """Random views of the images at `positions`, with the net's outputs for them."""
         header, views = self.briefing.header, self.asked.views
         if views * len(positions) < 2:
-            # Batch norm needs two rows: a lone image is seen in two views.
+            # Batch norm needs two rows, so a single image is used in two views.
             positions = positions.repeat(2)
         device = self.precision.device
         images = self.data.batch(positions).to(device)

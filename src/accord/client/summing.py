@@ -1,4 +1,4 @@
-"""A client with fixed features: it looks at its images once and sends their sums."""
+"""A client of a closed form: it encodes its images once and sends sums of their features."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from accord.data.views import normalise
 from accord.messages import MAP, Briefing, SummingSpec, Upload, UploadHeader, unprefixed
 from accord.nets.maps import FeatureMap, MapConfig
 
-IMAGES = 64  # through the map at a time
-ROWS = 1_024  # features added to the scatter at a time: a product in float32, the sum in float64
+IMAGES = 64  # images that the map encodes at a time
+ROWS = 1_024  # rows added to the scatter at a time: their product is float32, the sum float64
 
 
 class Summing(Client):
-    """One client's sums; its one epoch is one look at every image."""
+    """A client that sums fixed features. Its one epoch is one pass over its images."""
 
     def __init__(
         self, data: ImageSet, briefing: Briefing, name: str, precision: Precision | None = None
@@ -37,7 +37,7 @@ class Summing(Client):
         self.sums = Sums.none(self.classes, self.map.width)
 
     def run_epoch(self, tell: Tell | None = None) -> Event:
-        """Looks at every image; `tell` hears the share that is done."""
+        """Encodes every image; `tell` is called with the share that is done."""
         started = time.perf_counter()
         for rows in torch.split(torch.arange(len(self.data)), ROWS):
             self.add(self.features(rows), torch.from_numpy(self.data.labels[rows.numpy()]))
@@ -61,12 +61,15 @@ class Summing(Client):
             images = self.data.batch(positions).to(self.precision.device)
             features: Tensor = self.map(normalise(images, header.mean, header.std)).cpu()
         if not bool(torch.isfinite(features).all()):
-            raise ClientError("features of its images are NaN or infinite: is the map damaged?")
+            raise ClientError("features of its images are NaN or infinite: the map may be damaged.")
         return features
 
     def upload(self) -> Upload:
         if not bool(self.sums.scatter.float().isfinite().all()):
-            raise ClientError("the sums of its features are too large for float32: scale the map.")
+            raise ClientError(
+                "the sums of its features are too large for float32. Choose a map whose features "
+                "are smaller."
+            )
         header = UploadHeader(
             client=self.name,
             epoch=self.epoch,
@@ -78,7 +81,7 @@ class Summing(Client):
 
 
 def sums_of(features: Tensor, labels: Tensor, classes: int) -> Sums:
-    """Of some rows: about their own mean, so that float32 is enough for the product."""
+    """The sums of some rows, centred at their own mean so that float32 suffices for the product."""
     counts = torch.bincount(labels, minlength=classes)
     sums = torch.zeros(classes, features.shape[1], dtype=torch.float64)
     sums.index_add_(0, labels, features.double())

@@ -1,4 +1,4 @@
-"""What a client tells of an epoch, and how it tells that an epoch went wrong."""
+"""The telemetry of an epoch, and the error message of an epoch that failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Event = dict[str, Any]
 
 
 class LossSums:
-    """An epoch's losses, summed on the device: nothing waits for a number before it ends."""
+    """The losses of an epoch, summed on the device. They are copied once, at the epoch's end."""
 
     def __init__(self, local: list[str], align: list[str], device: torch.device) -> None:
         # Apple's GPUs have no 64-bit floats.
@@ -27,14 +27,14 @@ class LossSums:
         self.images, self.steps = 0, 0
 
     def add(self, total: Tensor, local: list[Tensor], align: list[Tensor], images: int) -> None:
-        """One step: the loss that was minimised, each term's own, and how many images it saw."""
+        """Adds one step: the minimised loss, the loss of each term, and the number of images."""
         losses = torch.stack([total, torch.stack(local).sum(), *local, *align]).to(self.sums)
         self.sums += images * losses
         self.peak = torch.maximum(self.peak, losses[len(losses) - self.aligned :].sum())
         self.images, self.steps = self.images + images, self.steps + 1
 
     def event(self) -> Event:
-        """Means over images; of the alignment losses' sum also the highest of any step."""
+        """Means over images; for the sum of alignment losses also the largest of all steps."""
         means = dict(zip(self.names, (self.sums / self.images).tolist(), strict=True))
         align = [means[name] for name in self.names[len(self.names) - self.aligned :]]
         return {
@@ -46,9 +46,10 @@ class LossSums:
 
 
 def trouble(event: Event, before: Sequence[Event]) -> str | None:
-    """The values of an epoch that are not finite, with what explains them; None: all are.
+    """A message about the values of an epoch that are not finite; None if all are finite.
 
-    `before`: the events of earlier epochs, the last of which shows where things still stood well.
+    `before` holds the events of earlier epochs. The message quotes the last one, whose values were
+    still finite.
     """
     numbers = {key: value for key, value in event.items() if isinstance(value, float)}
     broken = {key: value for key, value in numbers.items() if not math.isfinite(value)}
@@ -61,7 +62,7 @@ def trouble(event: Event, before: Sequence[Event]) -> str | None:
 
 
 def advice(budget: Budget, align: Mapping[str, Any]) -> str:
-    """Under which rules a training broke, and what usually helps."""
+    """The balance and learning rate of a training that failed, and what usually helps."""
     rules = ", ".join(f"{spec['balance']['use']} of {name}" for name, spec in align.items())
     ways = ["Lower budget.lr"]
     if not budget.clip:
@@ -72,7 +73,7 @@ def advice(budget: Budget, align: Mapping[str, Any]) -> str:
 
 
 def _telling(event: Event) -> Event:
-    """Losses and dials: what explains a training that breaks."""
+    """The losses and dials of an event, which help to explain a failure."""
     chosen = {
         key: value
         for key, value in event.items()

@@ -1,4 +1,4 @@
-"""The one local training loop, for every recipe whose clients train a net."""
+"""The local training loop of all recipes whose clients train a net."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ class Training(Client):
         self.queue = self._queue().to(device)
         self.inputs = StepInputs(data, briefing, self.asked, self.net, self.precision)
         self.control = ControlVariate.of(self.net, briefing, memory)
-        self.looking = True  # at gradients, now and then
+        self.looking = True  # whether gradients are measured every `look_every` steps
         if memory is not None:
             self.mixture.load_state_dict(unprefixed(BALANCE, memory.tensors))
 
-    # --- where it stands -------------------------------------------------------------------
+    # --- progress --------------------------------------------------------------------------
 
     @property
     def stage(self) -> int | None:
-        """1 while alignment terms train alone, then 2; None for a recipe without such a stage."""
+        """1 while only the alignment terms train, then 2; None for a recipe with one stage."""
         epochs = self.asked.alignment_epochs
         return (1 if self.epoch < epochs else 2) if epochs else None
 
@@ -89,13 +89,13 @@ class Training(Client):
         return math.ceil(len(self.data) / self.budget.batch)
 
     def progress(self, of_epoch: float) -> float:
-        """p over the local training of all rounds, when `of_epoch` of the current epoch is done."""
+        """p over the local training of all rounds; `of_epoch` is the share of this epoch done."""
         return (self.epoch + of_epoch) / (self.briefing.header.rounds * self.budget.epochs)
 
     # --- one epoch ---------------------------------------------------------------------------
 
     def run_epoch(self, tell: Tell | None = None) -> Event:
-        """Trains one epoch; `tell` hears the share of it that is done. Returns its telemetry."""
+        """Trains one epoch; `tell` is called with the share done. Returns the telemetry."""
         started = time.perf_counter()
         self.net.train()
         sums = LossSums(_loss_names(self.local), _loss_names(self.align), self.precision.device)
@@ -113,7 +113,7 @@ class Training(Client):
         return event
 
     def _batches(self) -> list[Tensor]:
-        """Positions of images, step by step."""
+        """The positions of the images of each step."""
         draws = torch_generator(self.briefing.header.seed, self.name, "batches", self.epoch)
         return KINDS[self.asked.batches](self.inputs.labels, self.steps_per_epoch, draws)
 
@@ -125,7 +125,7 @@ class Training(Client):
         sums: LossSums,
         look: bool,
     ) -> None:
-        """One optimiser step, whose losses go to `sums`."""
+        """Does one optimiser step and adds its losses to `sums`."""
         self.optimiser.begin(progress)
         batch = self.inputs.batch(positions, progress, draws, self.queue.rows())
         local = {name: term.weight * term(batch) for name, term in self.local.items()}
@@ -143,7 +143,7 @@ class Training(Client):
         sums.add(total, each, others, len(positions))
 
     def _looks_at(self, step: int) -> bool:
-        """Every N steps of all training, and at the end of an epoch that is shorter than that."""
+        """Whether a step measures gradients: every N steps, and at the end of shorter epochs."""
         if not self.looking:
             return False
         every, steps = self.budget.look_every, self.steps_per_epoch
@@ -154,14 +154,14 @@ class Training(Client):
     # --- parts of the recipe -----------------------------------------------------------------
 
     def _objective(self) -> dict[str, Any]:
-        """The local terms, or those that make sense at a client with one class."""
+        """The local terms; at a client with one class, only the terms of `single_class`."""
         chosen, few = self.asked.objective, self.asked.single_class
         if few and int((self.data.label_counts(self.classes) > 0).sum()) == 1:
             return {name: chosen[name] for name in few}
         return chosen
 
     def _queue(self) -> Queue:
-        """Past features, as many as a term asks for; most terms ask for none."""
+        """The queue of past features, as long as the terms need; most terms need none."""
         sizes = [term.queue_size() for term in (*self.local.values(), *self.align.values())]
         return Queue(max(sizes), self.net.encoder.width)
 
@@ -176,7 +176,7 @@ class Training(Client):
     # --- telemetry ---------------------------------------------------------------------------
 
     def _event(self, losses: Event) -> Event:
-        """An epoch's telemetry; the dials are read at the progress p where the epoch ends."""
+        """The telemetry of an epoch; dials are read at the progress p of the epoch's end."""
         align = zip(self.align, _loss_names(self.align), strict=True)
         pairs = {name: (losses["loss_local"], losses[key]) for name, key in align}
         return {
@@ -213,7 +213,7 @@ class Training(Client):
                 **(prefixed(CONTROL, self.control.change()) if self.control else {}),
             },
         )
-        # The last step may have broken what the losses before it did not show.
+        # The last step may have made values NaN or infinite that the losses do not show.
         for name, tensor in upload.tensors.items():
             if not bool(torch.isfinite(tensor).all()):
                 found = f"epoch {self.epoch} left {name} NaN or infinite"
@@ -221,7 +221,7 @@ class Training(Client):
         return upload
 
     def state(self) -> State:
-        """Everything the next epoch depends on; random draws are named, so none are kept."""
+        """Everything that the next epoch depends on; named random draws need no saved state."""
         return State(
             StateHeader(
                 client=self.name,
@@ -249,7 +249,7 @@ class Training(Client):
         self.telemetry = [dict(event) for event in state.header.telemetry]
 
     def memory(self) -> Memory | None:
-        """What its balances have learnt, and its control variate; None for most recipes."""
+        """The learnt values of its balances, and its control variate; None for most recipes."""
         tensors = prefixed(BALANCE, self.mixture.state_dict())
         if self.control is not None:
             tensors |= prefixed(CONTROL, self.control.own())
