@@ -32,7 +32,7 @@ ROOMS = (
     "federation",  # brief, ask, advance, fuse, measure
     "report",  # tables, progress, estimates
 )
-ROOT = ("__init__", "api", "cli")
+ROOT = ("__init__", "__main__", "api", "cli")
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""A worker process: reads tasks from standard input, answers on standard output, in JSON lines.
+"""A worker process: it reads tasks from standard input and answers in JSON lines on standard output.
 
-It is started as a program of its own rather than forked, so that it works the same
-from a script, a notebook and a test, and nothing is ever pickled. When its parent is gone, its
-standard input ends, and it ends at once.
+It is started as a program of its own rather than forked, so that it works the same from a script, a
+notebook and a test, and nothing is ever pickled. When its parent process is gone, its standard
+input ends, and it ends at once, also while it still loads its modules.
 """
 
 from __future__ import annotations
@@ -12,17 +12,7 @@ import os
 import queue
 import sys
 import threading
-from pathlib import Path
 from typing import Any
-
-from accord.balance import balances
-from accord.engines.base import failure
-from accord.federation.tasks import make_task, perform, tasks
-from accord.fusion import fusions
-from accord.methods import methods
-from accord.nets.backbones import backbones
-from accord.objective import terms
-from accord.record.record import Record
 
 
 def main() -> None:
@@ -36,37 +26,11 @@ def main() -> None:
         try:
             answers.write(json.dumps(message) + "\n")
         except BrokenPipeError:
-            os._exit(0)  # nobody is left to hear it
+            os._exit(0)  # the parent process is gone
 
-    answer({"kind": "ready"})
-    _load_parts()
-    place = waiting.get()
-    _write_log(place["log"])
-    record = Record(Path(place["record"]))
-    while True:
-        content = waiting.get()
-        answer({"kind": "began"})
-        try:
-            result = perform(
-                make_task(content), record, lambda news: answer({"kind": "news", **news})
-            )
-            answer({"kind": "done", "result": result})
-        except Exception as error:  # the boundary of the process: every failure must be reported
-            answer({"kind": "failed", **failure(error)})
+    from accord.federation.serving import serve  # loads torch, which takes more than a second
 
-
-def _load_parts() -> None:
-    """Imports all that tasks may need, while nobody waits for it."""
-    for family in (tasks, backbones, terms, balances, fusions, methods):
-        family.names()
-
-
-def _write_log(path: str) -> None:
-    """From now on, standard output and error go to a file of the record."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    serve(waiting, answer)
 
 
 def _listen(waiting: queue.Queue[dict[str, Any]]) -> None:
