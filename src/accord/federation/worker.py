@@ -1,4 +1,4 @@
-"""A worker process: it reads tasks from standard input and answers in JSON lines on standard output.
+"""A worker process: it reads tasks from standard input and answers on standard output, in JSON.
 
 It is started as a program of its own rather than forked, so that it works the same from a script, a
 notebook and a test, and nothing is ever pickled. When its parent process is gone, its standard
