@@ -23,7 +23,7 @@ CLASSES = 12
 SITES = 4
 EVERY = schemes.names()
 COUNTED = [name for name in EVERY if issubclass(schemes.get(name), Counted)]
-every_scheme = pytest.mark.parametrize("name", EVERY)
+every_scheme = looped("name", EVERY)
 
 Columns = dict[str, NDArray[np.str_]]
 

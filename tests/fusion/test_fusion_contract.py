@@ -91,7 +91,7 @@ def test_every_setting_says_what_it_means() -> None:
     assert [place for place, field in fields.items() if not field.description] == []
 
 
-@pytest.mark.parametrize("name", FUSIONS)
+@looped("name", FUSIONS)
 def test_every_image_gets_a_finite_prediction(name: str, files: Files, tmp_path: Path) -> None:
     for title, paths in files.items():
         found = fused(name, UploadFiles(paths, BRIEFING), TEST, tmp_path)
@@ -110,7 +110,7 @@ def test_scores_are_one_row_of_classes_per_image(name: str, files: Files) -> Non
 
 
 # `client-best` of one image is another client than that of all.
-@pytest.mark.parametrize("name", sorted(set(FUSIONS) - {"client-best"}))
+@looped("name", sorted(set(FUSIONS) - {"client-best"}))
 def test_a_prediction_does_not_depend_on_the_images_beside_it(
     name: str, files: Files, tmp_path: Path
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_prediction_does_not_depend_on_the_images_beside_it(
     assert np.mean([image.loss for image in alone]) == pytest.approx(together.loss, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", FUSIONS)
+@looped("name", FUSIONS)
 def test_the_order_of_images_does_not_matter(name: str, files: Files, tmp_path: Path) -> None:
     clients = UploadFiles(files["skewed"], BRIEFING)
     order = np.roll(np.arange(len(TEST)), 4)
@@ -133,7 +133,7 @@ def test_the_order_of_images_does_not_matter(name: str, files: Files, tmp_path: 
     assert found.loss == pytest.approx(expected.loss, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", FUSIONS)
+@looped("name", FUSIONS)
 def test_the_order_of_clients_does_not_matter(name: str, files: Files, tmp_path: Path) -> None:
     clients = UploadFiles(files["skewed"], BRIEFING)
     permuted = UploadFiles([clients.paths[k] for k in (2, 0, 1)], BRIEFING)
@@ -146,7 +146,7 @@ def test_the_order_of_clients_does_not_matter(name: str, files: Files, tmp_path:
         )
 
 
-@pytest.mark.parametrize("name", sorted(set(FUSIONS) - {"client-best"}))
+@looped("name", sorted(set(FUSIONS) - {"client-best"}))
 def test_every_client_has_a_say(name: str, files: Files, tmp_path: Path) -> None:
     clients = UploadFiles(files["skewed"], BRIEFING)
     without_last = UploadFiles(clients.paths[:-1], BRIEFING)
@@ -154,7 +154,7 @@ def test_every_client_has_a_say(name: str, files: Files, tmp_path: Path) -> None
     assert found.loss != pytest.approx(other.loss, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", FUSIONS)
+@looped("name", FUSIONS)
 def test_fusing_leaves_the_uploads_as_they_are(name: str, files: Files, tmp_path: Path) -> None:
     clients = UploadFiles(files["skewed"], BRIEFING)
     before = [path.read_bytes() for path in clients.paths]

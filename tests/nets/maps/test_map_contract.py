@@ -12,11 +12,12 @@ import torch
 from accord.core.parts import make_part
 from accord.nets.maps import FeatureMap, MapConfig, draw_map, patches
 from accord.nets.maps.base import Block, BlockModule, blocks
+from core.cases import looped
 from nets.maps.support import SMALL, TEACHER, at, drawn, noise, origins
 
 # Settings that make a block small. One that is not here is asked for as it is.
 SETTINGS: dict[str, dict[str, Any]] = {"patches": SMALL, "teacher": TEACHER}
-every_block = pytest.mark.parametrize("name", blocks.names())
+every_block = looped("name", blocks.names())
 SHAPES = [(1, 8, 8), (1, 16, 12)]
 
 
