@@ -129,7 +129,7 @@ def test_public_images_and_a_teacher(tmp_path: Path) -> None:
 
 
 def test_copies_are_for_pooled_recipes(tmp_path: Path) -> None:
-    with pytest.raises(AccordError, match=r"copies: only where images are pooled"):
+    with pytest.raises(AccordError, match=r"copies: only a pooled recipe"):
         accord.run(study(recipes=[{"use": "ce-ensemble", "copies": 2}]), out=tmp_path / "run")
 
 

@@ -1,4 +1,4 @@
-"""Everything that travels or is kept between two steps: tensors with a JSON header."""
+"""All messages that are sent or kept between two steps: tensors with a JSON header."""
 
 from accord.messages.base import BANK, CONTROL, MAP, NET, Message, prefixed, unprefixed
 from accord.messages.briefing import Briefing, BriefingHeader, NetHeader, SummingSpec, TrainingSpec

@@ -1,7 +1,7 @@
 """A message: named tensors plus a small JSON header, stored as safetensors.
 
-The same bytes stand in the local engine's record, in a network message and in a file on a USB
-stick. Nothing is ever unpickled, and a message that arrives is checked before it is used.
+A message has the same bytes in the local engine's record, on a network and in a file on a USB
+stick. Nothing is ever unpickled, and a message is checked before it is used.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from accord.core.errors import AccordError
 from accord.core.files import write_atomic
 
 NET = "net."  # prefix of the net's own tensors in a message
-MAP = NET + "encoder."  # prefix of the encoder's tensors, or of those of the map in its place
+MAP = NET + "encoder."  # prefix of the tensors of the encoder, or of the map that replaces it
 BANK = "bank."  # prefix of public features and their labels
 CONTROL = "control."  # prefix of control variates (SCAFFOLD), one for each trained weight
 
 
 @dataclass(frozen=True)
 class Message:
-    """Tensors and a header; the subclasses say which header."""
+    """Tensors and a header; each subclass has its own type of header."""
 
     header: Config
     tensors: dict[str, Tensor] = field(repr=False)
@@ -36,20 +36,21 @@ class Message:
     header_type: ClassVar[type[Config]]
 
     def to_bytes(self) -> bytes:
-        # One key: safetensors writes several in an order that changes from process to process.
+        # There is only one key: safetensors writes several in an order that varies by process.
         content = {"kind": self.kind, "header": self.header.model_dump(mode="json")}
         about = {"accord": json.dumps(content, ensure_ascii=False)}
         return save_tensors(_separate(self.tensors), about)
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Self:
-        """The message in `content`; anything but a whole one is an AccordError naming `where`."""
+        """The message in `content`. Raises AccordError, with `where`, if it is incomplete."""
         try:
             about = _metadata(content)
             tensors = load_tensors(content)
         except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise AccordError(
-                f"{where} is not a whole {cls.kind}: {error}. Delete it and make or fetch it again."
+                f"{where} is not a whole {cls.kind}: {error}. Delete it, and make or fetch it "
+                "again."
             ) from None
         if about.get("kind") != cls.kind:
             found = about.get("kind", "no Accord message")
@@ -61,7 +62,7 @@ class Message:
         return cls(header, tensors)
 
     def save(self, path: Path) -> int:
-        """Writes the message whole; returns its size in bytes."""
+        """Writes the message atomically and returns its size in bytes."""
         content = self.to_bytes()
         write_atomic(path, content)
         return len(content)
@@ -88,7 +89,7 @@ def unprefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """On the CPU, contiguous, and none sharing memory with another, as the format demands."""
+    """The tensors on the CPU, contiguous and without shared memory, as safetensors requires."""
     separate: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -100,7 +101,7 @@ def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _metadata(content: bytes) -> dict[str, Any]:
-    """What Accord wrote at the start of a safetensors file: 8 bytes of length, then JSON."""
+    """Accord's part of the header of a safetensors file: 8 bytes of length, then JSON."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > len(content) - 8:
         raise ValueError(f"it ends after {len(content)} bytes")

@@ -1,4 +1,4 @@
-"""The briefing, server → client: everything a client needs besides its own images."""
+"""The briefing, server → client: everything that a client needs besides its own images."""
 
 from __future__ import annotations
 
@@ -18,52 +18,57 @@ Spec = dict[str, Any]
 
 
 class NetHeader(Config):
-    """Which net to build: the study's backbone and norm, the recipe's head; or its map."""
+    """The net to build: the study's backbone and norm, the recipe's head, and its map if any."""
 
     backbone: str
     norm: Literal["batch", "group"]
     head: str
-    map: Spec | None = None  # of fixed features, in the encoder's place
+    map: Spec | None = None  # a map of fixed features that replaces the encoder
 
 
 class TrainingSpec(Config):
-    """What a client does that trains a net: the part of a recipe that acts at a client."""
+    """The part of a recipe that a client uses to train a net."""
 
     views: int = Field(1, ge=1, le=8, description="augmented views per image and step")
     batches: Literal["shuffled", "balanced"] = Field(
-        "shuffled", description="every image once per epoch, or every class equally often"
+        "shuffled",
+        description="shuffled uses every image once per epoch, balanced every class equally often",
     )
     head: str = Field(
         "linear", description="linear, prototypes (z Pᵀ), or anchors (z Aᵀ, never trained)"
     )
-    objective: dict[str, Spec] = Field(default={}, description="local terms, summed to L_loc")
-    anchors: Spec | None = Field(None, description="what prototypes are aligned to")
+    objective: dict[str, Spec] = Field(
+        default={}, description="local loss terms; their sum is L_loc"
+    )
+    anchors: Spec | None = Field(
+        None, description="fixed vectors that the prototypes are aligned to"
+    )
     align: dict[str, Spec] = Field(
-        default={}, description="alignment terms, each with the balance of L_loc and itself"
+        default={}, description="alignment terms, each with a balance that weighs it against L_loc"
     )
     single_class: tuple[str, ...] = Field(
         (), description="local terms of a client that holds one class; an empty list means all"
     )
     alignment_epochs: int = Field(
-        0, ge=0, description="first epochs that minimise the alignment terms alone"
+        0, ge=0, description="number of first epochs that minimise only the alignment terms"
     )
 
 
 class SummingSpec(Config):
-    """What a client does that sums fixed features."""
+    """The part of a recipe that a client uses to sum fixed features."""
 
     map: Spec
     packing: Packing = Field("float32", description="number format of the scatter in an upload")
 
 
 class BriefingHeader(Config):
-    """Everything a client needs besides its own data and the tensors.
+    """Everything that a client needs besides its own data and the tensors.
 
-    The type of `training` says what the client does: it trains a net, or it sums fixed features.
+    The type of `training` decides what the client does: it trains a net or sums fixed features.
     """
 
     round: int = Field(1, ge=1)
-    rounds: int = Field(1, ge=1)  # of the whole method: schedules run over all of them
+    rounds: int = Field(1, ge=1)  # number of rounds of the method; schedules run over all of them
     seed: int
     height: int = Field(gt=0)
     width: int = Field(gt=0)
@@ -83,7 +88,7 @@ class BriefingHeader(Config):
 
     @property
     def first_epoch(self) -> int:
-        """Local epochs before this round, at a client that took part in all rounds."""
+        """The number of local epochs of all rounds before this one."""
         return (self.round - 1) * self.budget.epochs
 
     @model_validator(mode="after")
@@ -96,7 +101,7 @@ class BriefingHeader(Config):
 
     @model_serializer(mode="wrap")
     def _without_rounds_of_one_shot(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The briefing of a one-shot method does not mention further rounds."""
+        """Leaves out the number of rounds if it is 1."""
         values: dict[str, Any] = dump(self)
         if self.rounds == 1:
             del values["rounds"]
@@ -105,7 +110,7 @@ class BriefingHeader(Config):
 
 @dataclass(frozen=True)
 class Briefing(Message):
-    """Server → client: initial weights, anchors, bank; recipe, net, budget and data constants."""
+    """Server → client: initial weights, anchors and bank; recipe, net, budget, data constants."""
 
     header: BriefingHeader
     kind: ClassVar[str] = "briefing"

@@ -1,4 +1,4 @@
-"""What a client keeps for itself and never sends: between two epochs, and between two rounds."""
+"""What a client keeps between two epochs and between two rounds. It never sends these files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.messages.base import Message
 
 
 class StateHeader(Config):
-    """How far an interrupted client got."""
+    """How far an interrupted client has come."""
 
     client: str
     epoch: int = Field(ge=0)
@@ -22,7 +22,7 @@ class StateHeader(Config):
 
 @dataclass(frozen=True)
 class State(Message):
-    """A client's training between two epochs, to go on from after an interruption."""
+    """The state of a client's training between two epochs, used to resume after an interruption."""
 
     header: StateHeader
     kind: ClassVar[str] = "state"
@@ -30,7 +30,7 @@ class State(Message):
 
 
 class MemoryHeader(Config):
-    """Whose memory it is, and of which round."""
+    """The client that a memory belongs to, and its round."""
 
     client: str
     round: int = Field(ge=1)
@@ -39,7 +39,7 @@ class MemoryHeader(Config):
 
 @dataclass(frozen=True)
 class Memory(Message):
-    """What a client keeps from one round for its next: learnt balances, SCAFFOLD's c_k."""
+    """What a client keeps from one round for its next one: learnt balances, SCAFFOLD's c_k."""
 
     header: MemoryHeader
     kind: ClassVar[str] = "memory"

@@ -1,8 +1,8 @@
-"""A saved model on disk: nets, the rule they answer by, and what an image must be.
+"""A saved model on disk: its nets, the rule that combines them, and the image format.
 
 model/model.json              class names, image size, normalisation, net, fusion, origin
 model/combiner.safetensors    the tensors of the rule
-model/net-0.safetensors, …    the nets it asks: one, or one for each client
+model/net-0.safetensors, …    the nets of the model: one, or one for each client
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OURS = re.compile(r"model\.json|combiner\.safetensors|net-\d+\.safetensors")
 
 
 class ModelHeader(Config):
-    """What stands in model.json."""
+    """The content of model.json."""
 
     format: int = Field(1, ge=1, le=1)
     classes: tuple[str, ...] = Field(min_length=2)
@@ -44,7 +44,9 @@ class ModelHeader(Config):
     nets: int = Field(ge=1)
     combiner: str
     fusion: dict[str, Any]
-    origin: dict[str, Any] = Field({}, description="run, trial, epoch, clients")
+    origin: dict[str, Any] = Field(
+        {}, description="run, trial, epoch and clients that the model comes from"
+    )
 
     @classmethod
     def of(
@@ -59,7 +61,7 @@ SHARED = ("classes", "height", "width", "channels", "mean", "std", "net")
 
 @dataclass(frozen=True)
 class SavedModel:
-    """The files of a model; nets are read one at a time."""
+    """The files of a model; the nets are read one at a time."""
 
     folder: Path
     header: ModelHeader
@@ -69,13 +71,13 @@ class SavedModel:
         path = folder / "model.json"
         if not path.is_file():
             raise AccordError(
-                f"{folder} is no saved model: expected a model.json there. Save one with "
+                f"{folder} is no saved model: it holds no model.json. Save a model with "
                 "`accord fuse RUN --fusion NAME --save MODEL`."
             )
         return cls(folder, parse(ModelHeader, read_json(path), str(path)))
 
     def weights(self, index: int) -> dict[str, Tensor]:
-        """The weights of one net, all of them finite."""
+        """The weights of one net; all of them are finite."""
         return _read(self.folder / net_file(index))
 
     def combiner(self) -> dict[str, Tensor]:
@@ -88,7 +90,7 @@ def save_model(
     nets: Iterable[dict[str, Tensor]],
     combiner: dict[str, Tensor],
 ) -> None:
-    """Writes the folder whole; an older model there, and nothing else, is replaced."""
+    """Writes a model to `folder`. It replaces an older model there, but no other files."""
     refuse_to_save(folder)
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -103,7 +105,7 @@ def save_model(
 
 
 def refuse_to_save(folder: Path) -> None:
-    """Raises AccordError unless `folder` can be made, is empty, or holds a model of ours alone."""
+    """Raises AccordError if `folder` cannot be made, or holds anything but a saved model."""
     first = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not first.is_dir():
         raise AccordError(f"--save {folder}: {first} is a file. Choose another folder.")
@@ -116,8 +118,8 @@ def refuse_to_save(folder: Path) -> None:
             strange = ["model.json"]
     if strange:
         raise AccordError(
-            f"--save {folder} holds {strange[0]!r}, which is no part of a saved model and would be "
-            "lost. Choose another folder."
+            f"--save {folder}: the folder holds {strange[0]!r}, which is no part of a saved model "
+            "and would be lost. Choose another folder."
         )
 
 

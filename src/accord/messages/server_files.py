@@ -1,4 +1,4 @@
-"""What the server computes once and keeps: encoded public images, and the values of a map."""
+"""Files that the server computes once: encoded public images, and the values of a map."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from accord.messages.base import Message
 
 
 class FeaturesHeader(Config):
-    """Which nets encoded the images."""
+    """The nets that encoded the images."""
 
-    briefing: str  # digest of the briefing whose answers encoded them
+    briefing: str  # digest of the briefing that these nets were trained for
 
 
 @dataclass(frozen=True)
 class Features(Message):
-    """Public images as the server's teacher sees them: unit features and labels."""
+    """Features of the public images from the server's teacher, of unit length, and labels."""
 
     header: FeaturesHeader
     kind: ClassVar[str] = "features"
@@ -25,7 +25,7 @@ class Features(Message):
 
 
 class MapHeader(Config):
-    """The map that the values belong to."""
+    """The settings of the map that the values belong to."""
 
     map: dict[str, Any]
 

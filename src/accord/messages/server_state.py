@@ -12,20 +12,20 @@ from accord.core.config import Config
 from accord.messages.base import Message
 from accord.messages.briefing import Briefing, BriefingHeader
 
-SERVER = "server."  # prefix of tensors that no briefing carries
+SERVER = "server."  # prefix of tensors that the briefing does not contain
 
 
 class ServerStateHeader(Config):
-    """The round that begins with this state, and what led to it."""
+    """The round that begins with this state, and the clients of the round before."""
 
     briefing: BriefingHeader
-    answered: tuple[str, ...] = ()  # clients whose uploads made it
-    own: dict[str, Any] = Field(default={})  # whatever else a method has to remember
+    answered: tuple[str, ...] = ()  # clients whose uploads this state was computed from
+    own: dict[str, Any] = Field(default={})  # other values that a method needs later
 
 
 @dataclass(frozen=True)
 class ServerState(Message):
-    """The state with which a round begins: all that its briefing says, and the server's own."""
+    """The state at the start of a round: the content of its briefing, and the server's own data."""
 
     header: ServerStateHeader
     kind: ClassVar[str] = "server state"
@@ -37,19 +37,19 @@ class ServerState(Message):
 
     @classmethod
     def first(cls, briefing: Briefing, **server: Tensor) -> ServerState:
-        """The state of round 1, whose briefing is given."""
+        """The state of round 1, made from the first briefing."""
         own = {SERVER + name: tensor for name, tensor in server.items()}
         return cls(ServerStateHeader(briefing=briefing.header), {**briefing.tensors, **own})
 
     def briefing(self) -> Briefing:
-        """What clients are told of it."""
+        """The briefing of the round: the part of the state that clients receive."""
         told = {n: t for n, t in self.tensors.items() if not n.startswith(SERVER)}
         return Briefing(self.header.briefing, told)
 
     def next(
         self, changed: dict[str, Tensor], answered: tuple[str, ...], **own: Any
     ) -> ServerState:
-        """The state of the next round: `changed` tensors take the place of those of now."""
+        """The state of the next round, in which the `changed` tensors replace the current ones."""
         told = self.header.briefing.model_copy(update={"round": self.round + 1})
         header = ServerStateHeader(briefing=told, answered=answered, own={**self.header.own, **own})
         return ServerState(header, {**self.tensors, **changed})

@@ -20,13 +20,13 @@ COUNTED = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class UploadHeader(Config):
-    """What the server learns of a client besides the tensors."""
+    """What the server receives from a client besides the tensors."""
 
     client: str
     epoch: int = Field(ge=0)
     samples: int = Field(ge=1, le=10**12)
-    train_accuracy: float | None = Field(None, ge=0, le=1)  # None: nobody has measured it
-    briefing: str  # digest of the briefing it answers
+    train_accuracy: float | None = Field(None, ge=0, le=1)  # None if it was not measured
+    briefing: str  # digest of the briefing that the upload answers
     telemetry: tuple[dict[str, Any], ...] = ()
 
     @field_validator("telemetry")
@@ -35,7 +35,10 @@ class UploadHeader(Config):
         for event in value:
             odd = [key for key, v in event.items() if not isinstance(v, int | float | None)]
             if odd or not {"epoch", "seconds"} <= event.keys():
-                raise ValueError(f"telemetry is numbers, with epoch and seconds; found {event}")
+                raise ValueError(
+                    f"telemetry should hold numbers only, among them epoch and seconds; found "
+                    f"{event}"
+                )
         return value
 
 
@@ -48,19 +51,19 @@ class Upload(Message):
     header_type: ClassVar[type[Config]] = UploadHeader
 
     def check(self, briefing: Briefing, where: str) -> None:
-        """Refuses an upload that does not answer `briefing` or holds unusable tensors."""
+        """Raises AccordError if the upload does not answer `briefing` or its tensors are wrong."""
         if self.header.briefing != briefing.digest:
             raise AccordError(
                 f"{where} answers another briefing ({self.header.briefing[:12]}…, expected "
-                f"{briefing.digest[:12]}…): have this client make it again with this briefing."
+                f"{briefing.digest[:12]}…). Ask this client for a new upload with this briefing."
             )
         expected = expected_upload(briefing)
         for name in sorted(expected.keys() | self.tensors.keys()):
             wanted, found = _shape(expected.get(name)), _shape(self.tensors.get(name))
             if wanted != found:
                 raise AccordError(
-                    f"{where}: tensor {name!r} should be {wanted}, found {found}. It is not an "
-                    "answer to this briefing."
+                    f"{where}: tensor {name!r} should be {wanted}, found {found}. The upload is "
+                    "not an answer to this briefing."
                 )
         counts = self.tensors["label_counts"]
         samples = self.header.samples
@@ -79,18 +82,18 @@ class Upload(Message):
             check_sums(self.tensors, where)
         elif not any(bool(self.tensors[name].any()) for name in expected if _learnt(name)):
             raise AccordError(
-                f"{where}: every weight of its net is 0, so it says nothing. Train this client "
-                "again, or leave it out (accord fuse RUN --without NAME)."
+                f"{where}: every weight of its net is 0, so the net cannot be used. Train this "
+                "client again, or leave it out (accord fuse RUN --without NAME)."
             )
 
 
 def _learnt(name: str) -> bool:
-    """A weight of the net, not a statistic that its batch norms counted."""
+    """Whether a tensor is a weight of the net, and not a running statistic of a batch norm."""
     return name.startswith(NET) and not name.endswith(COUNTED)
 
 
 def expected_upload(briefing: Briefing) -> dict[str, Tensor]:
-    """Name → a tensor of the right shape and type, for everything an upload must hold."""
+    """Name → a tensor of the right shape and type, for every tensor of an upload."""
     classes, width = briefing.tensors[NET + "head.prototypes"].shape
     asked = briefing.header.training
     if isinstance(asked, SummingSpec):

@@ -1,4 +1,4 @@
-"""Methods: what a federation does from round to round. One file each; the registry finds them."""
+"""Methods: what the server does in each round. A registry finds them; each has its own file."""
 
 from accord.methods.base import Method, methods
 

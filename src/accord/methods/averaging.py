@@ -1,7 +1,7 @@
-"""Several rounds of local training and merging: FedAvg and its relatives.
+"""Several rounds of local training and merging: FedAvg and its variants.
 
-FedAvg (McMahan et al., 2017, arXiv:1602.05629): in every round the clients start at the server's
-weights, train alone, and the server takes the mean of their weights.
+FedAvg (McMahan et al., 2017, arXiv:1602.05629): in every round the clients start from the server's
+weights and train locally; then the server computes the mean of their weights.
 """
 
 from __future__ import annotations
@@ -23,15 +23,20 @@ from accord.methods.base import Method, methods
 class Averaging(Method):
     """W_{r+1} = merge(W_{r,1}, …, W_{r,K}): each round starts from the net that a fusion makes.
 
-    With the fusion `average` this is FedAvg: w_k = n_k/Σn over the clients of the round, also for
-    the running mean and variance of batch norms; whole-number buffers are rounded.
+    With the fusion `average` this is FedAvg: w_k = n_k/Σn over the clients of the round. The
+    running mean and variance of batch norms are averaged in the same way, and integer buffers are
+    rounded.
     """
 
     count: int = Field(
-        5, ge=1, le=MOST_ROUNDS, description="rounds; the study's rounds.count takes its place"
+        5,
+        ge=1,
+        le=MOST_ROUNDS,
+        description="number of rounds; the study's rounds.count replaces it",
     )
     merge: dict[str, Any] | None = Field(
-        None, description="the fusion that makes the next round's net; null: the recipe's first"
+        None,
+        description="the fusion that makes the next round's net; null: the recipe's first fusion",
     )
 
     @field_validator("merge", mode="before")
@@ -66,7 +71,7 @@ class Averaging(Method):
         """The tensors of the net that the next round starts from."""
         rule = make_part(fusions, self.merge, "merge")
         if not isinstance(rule, Merge):
-            raise TypeError(f"{self.merge} merges nothing")
+            raise TypeError(f"{self.merge} does not merge nets")
         (net,) = rule.merge(scene)
         return {name: tensor for name, tensor in net.tensors.items() if name.startswith(NET)}
 

@@ -1,7 +1,7 @@
-"""What a recipe describes: how a federation starts, briefs its clients and goes on.
+"""The interface of a method: how the server starts, briefs its clients and begins the next round.
 
-A method knows no engine, no files and no clock. After its last round the recipe's fusions make the
-predictor, as for one round.
+A method does not depend on the engine, on files or on the time. After the last round the recipe's
+fusions make the predictor, as in a one-shot method.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from accord.messages import Briefing, ServerState
 
 
 class Method(Config, ABC):
-    """The parameters of a method; its functions turn one state of the server into the next."""
+    """The parameters of a method; its functions compute the server state of each round."""
 
     @property
     @abstractmethod
     def rounds(self) -> int:
-        """How often server and clients meet: one briefing down and one upload up each time."""
+        """The number of rounds. In each round a client gets one briefing and sends one upload."""
 
     def start(self, opening: Briefing) -> ServerState:
-        """The state of round 1: initial weights, anchors, bank, as the `opening` has them."""
+        """The state of round 1, with the initial weights, anchors and bank of the `opening`."""
         told = opening.header.model_copy(update={"rounds": self.rounds})
         return ServerState.first(Briefing(told, opening.tensors))
 
@@ -34,18 +34,18 @@ class Method(Config, ABC):
 
     @abstractmethod
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
-        """The state of the next round, from the uploads of this one (`scene.uploads`)."""
+        """The state of the next round, from the uploads of this round (`scene.uploads`)."""
 
     def with_rounds(self, count: int | None) -> Self:
-        """The same method with another number of rounds, if it has several; None: as it is."""
+        """The method with `count` rounds; None, or a one-shot method, changes nothing."""
         return self if count is None else self.model_copy(update={"count": count})
 
-    def work(self, public: int) -> float:  # noqa: ARG002 - most only add
-        """What going on takes, in images passed through the net, of so many public ones."""
+    def work(self, public: int) -> float:  # noqa: ARG002 - most methods only add
+        """The cost of `advance` with this number of public images, in images through the net."""
         return 0.0
 
     def filled(self, fusion: dict[str, Any], where: str) -> Self:  # noqa: ARG002
-        """With what it takes from its recipe, whose first fusion is `fusion`; checked."""
+        """The checked method, with the values that it takes from the recipe's first `fusion`."""
         return self
 
 

@@ -1,4 +1,4 @@
-"""One exchange: a briefing down, one upload per client up, and the fusions decide."""
+"""One round: every client gets one briefing and sends one upload; then the fusions follow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accord.methods.base import Method, methods
 
 @methods.register("one-shot")
 class OneShot(Method):
-    """Clients and server meet once."""
+    """One round of communication between the clients and the server."""
 
     @property
     def rounds(self) -> int:
@@ -20,5 +20,5 @@ class OneShot(Method):
     def advance(self, state: ServerState, scene: Scene) -> ServerState:  # noqa: ARG002
         raise ValueError("a one-shot method has no next round")
 
-    def with_rounds(self, count: int | None) -> Self:  # noqa: ARG002 - it stays one-shot
+    def with_rounds(self, count: int | None) -> Self:  # noqa: ARG002 - it always has one round
         return self

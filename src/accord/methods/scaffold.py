@@ -1,7 +1,7 @@
-"""SCAFFOLD: FedAvg whose clients correct their drift (Karimireddy et al., 2020, arXiv:1910.06378).
+"""SCAFFOLD: FedAvg with corrected client drift (Karimireddy et al., 2020, arXiv:1910.06378).
 
 Every client keeps a control variate c_k, an estimate of its own gradient, and the server keeps
-their mean c. A client's steps follow g − c_k + c, so that all clients move in the common direction
+their mean c. A client's steps use g − c_k + c, so that all clients move in a common direction
 although their labels differ.
 """
 
@@ -22,20 +22,20 @@ from accord.methods.averaging import Averaging
 from accord.methods.base import methods
 from accord.nets.net import loaded_net
 
-TOTAL = SERVER + CONTROL  # Σ_k v_k c_k over all clients that the server has met
+TOTAL = SERVER + CONTROL  # Σ_k v_k c_k over all clients that have sent an upload so far
 
 
 @methods.register("scaffold")
 class Scaffold(Averaging):
-    """x ← x + η_g(merge − x); c ← Σ_k v_k c_k / (v̄·K), v_k = n_k, √n_k or 1 as the merge weighs.
+    """x ← x + η_g(merge − x); c ← Σ_k v_k c_k / (v̄·K), where v_k is n_k, √n_k or 1.
 
-    K is the number of all clients, v̄ the mean of v_k over the clients met so far: one that the
-    server has not met counts with c_k = 0. With equal weights this is the paper's
-    c + Σ(c_k⁺ − c_k)/K. The control variates travel in both directions, so that the messages are
-    about twice as large as FedAvg's.
+    The weights v_k are those of the merge. K is the number of all clients, and v̄ is the mean of
+    v_k over the clients that have sent an upload so far; for the other clients c_k = 0. With equal
+    weights this is the paper's c + Σ(c_k⁺ − c_k)/K. The control variates are sent in both
+    directions, so the messages are about twice as large as those of FedAvg.
     """
 
-    server_lr: float = Field(1.0, gt=0, description="η_g, the server's step along the mean change")
+    server_lr: float = Field(1.0, gt=0, description="η_g, the server's learning rate")
 
     def start(self, opening: Briefing) -> ServerState:
         zeros = prefixed(CONTROL, _zeros(opening))
@@ -56,7 +56,7 @@ class Scaffold(Averaging):
     def _controls(
         self, state: ServerState, scene: Scene
     ) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """v_k of every client met so far, and Σ_k v_k c_k with the changes of this round."""
+        """v_k of every client so far, and Σ_k v_k c_k with the changes of this round."""
         met = dict(state.header.own.get("met", {}))
         totals = unprefixed(TOTAL, state.tensors)
         for index in range(len(scene.uploads)):
@@ -74,7 +74,7 @@ class Scaffold(Averaging):
 
 
 def _zeros(opening: Briefing) -> dict[str, Tensor]:
-    """A zero for every weight that clients train."""
+    """A tensor of zeros for every parameter that clients train."""
     header = opening.header
     weights = unprefixed(NET, opening.tensors)
     net = loaded_net(header.net, header.channels, len(header.classes), weights)

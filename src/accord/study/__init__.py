@@ -1,1 +1,1 @@
-"""What a user asks for: studies, recipes, and their checks."""
+"""Studies and recipes, as a user writes them, and their checks."""

@@ -1,4 +1,4 @@
-"""Checks a recipe: builds every part once, so that a mistake shows before anything trains."""
+"""Checks a recipe: builds every part once, so that mistakes are reported before any training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accord.study.syntax import Spec, lay_over
 
 
 def check(raw: Spec, where: str) -> Recipe:
-    """The recipe that `raw` describes, every parameter spelled out."""
+    """The recipe that `raw` describes, with a value for every parameter."""
     raw = {key: value for key, value in lay_over({}, raw, where).items() if value is not None}
     kind = kind_of(raw)
     _refuse_unknown(raw, kind, where)
@@ -36,7 +36,7 @@ def check(raw: Spec, where: str) -> Recipe:
 
 
 def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
-    """Keys that no recipe has, or only a recipe of the other kind."""
+    """Refuses keys that no recipe has, or that only recipes of the other kind have."""
     known = [*keys(kind), "balance", "extends"]
     others = {*keys(TrainingRecipe), *keys(ClosedFormRecipe)}
     for key in raw:
@@ -50,7 +50,7 @@ def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
             )
             raise AccordError(
                 f"{where}: this recipe {does}, and {key!r} is a key of recipes that {other}. Drop "
-                "one of the two."
+                "one of the two keys."
             )
         raise AccordError(
             f"{where}: unknown key {key!r}{nearest(str(key), known) or '.'} "
@@ -59,13 +59,13 @@ def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
 
 
 def _check_fusions(recipe: Recipe, where: str) -> None:
-    """A recipe fuses what its clients upload."""
+    """Refuses fusions that cannot use what the recipe's clients upload."""
     for fusion in recipe.fusion:
         if fusion.rule.of != recipe.uploads:
             known = {name: make_part(fusions, name, "fusion").of for name in fusions}
             fitting = [name for name, of in known.items() if of == recipe.uploads]
             raise AccordError(
-                f"{where}.fusion: {fusion.use!r} fuses {fusion.rule.of}, and its "
+                f"{where}.fusion: {fusion.use!r} fuses {fusion.rule.of}, but the recipe's "
                 f"clients upload {recipe.uploads}. Expected one of: {', '.join(fitting)}."
             )
 
@@ -100,7 +100,7 @@ def _check_training(recipe: TrainingRecipe, where: str) -> TrainingRecipe:
 
 
 def _check_names(recipe: TrainingRecipe, where: str) -> None:
-    """Terms that refer to each other by name."""
+    """Refuses names of unknown terms, terms that occur twice, and keys that need another key."""
     unknown = [name for name in recipe.single_class if name not in recipe.objective]
     if unknown:
         raise AccordError(
@@ -111,17 +111,16 @@ def _check_names(recipe: TrainingRecipe, where: str) -> None:
     if twice:
         raise AccordError(
             f"{where}: {twice[0]!r} is in both objective and align; expected it in one of them. "
-            f"Write objective: {{{twice[0]}: null}} to have it weighed by a balance alone."
+            f"Write objective: {{{twice[0]}: null}} to use it as an alignment term only."
         )
     if recipe.copies > 1 and not recipe.pooled:
         raise AccordError(
-            f"{where}.copies: only where images are pooled can there be several nets of them all; "
-            f"found {recipe.copies}. Set pooled, or drop copies."
+            f"{where}.copies: only a pooled recipe can train several nets on the same images; "
+            f"found {recipe.copies}. Set pooled, or remove copies."
         )
     if recipe.alignment_epochs and not recipe.align:
         raise AccordError(
-            f"{where}.alignment_epochs: epochs of alignment alone need a term in `align`; found "
-            "none."
+            f"{where}.alignment_epochs: these epochs need a term in `align`; found none."
         )
 
 
@@ -145,7 +144,7 @@ def _anchors(recipe: TrainingRecipe, where: str) -> Spec | None:
 
 
 def _bank(recipe: TrainingRecipe, where: str) -> BankConfig | None:
-    """The bank's settings where a term uses one; one that nobody uses is a mistake."""
+    """The settings of the bank if a term uses it. A bank that no term uses is refused."""
     local = [make_term(name, spec, where) for name, spec in recipe.objective.items()]
     align = [make_alignment(name, spec, where) for name, spec in recipe.align.items()]
     if any(term.uses_bank() for term in (*local, *align)):
@@ -153,21 +152,21 @@ def _bank(recipe: TrainingRecipe, where: str) -> BankConfig | None:
     if recipe.bank:
         raise AccordError(
             f"{where}.bank: no term of the recipe uses it. Set objective.contrast.bank to others, "
-            "or add an alignment term such as mmd; or drop the bank."
+            "add an alignment term such as mmd, or remove the bank."
         )
     return None
 
 
 def _refuse_two_on_local(align: Mapping[str, Spec], where: str) -> None:
-    """A rule that mixes ∇L_loc with its own gradient must be the only one that changes it."""
+    """A rule that mixes ∇L_loc with another gradient must be the only one that changes ∇L_loc."""
     rules = {name: balances.get(spec["balance"]["use"]) for name, spec in align.items()}
     mixing = [name for name, rule in rules.items() if rule.mixes_gradients]
     changing = [n for n, rule in rules.items() if rule.mixes_gradients or rule.weighs_local]
     if mixing and len(changing) > 1:
         raise AccordError(
             f"{where}.align: the balance of {mixing[0]!r} mixes the local gradient, and so no "
-            f"other may change it; found {', '.join(changing)}. Give the others a rule that leaves "
-            "the local loss as it is, such as fixed."
+            f"other balance may change it; found {', '.join(changing)}. Give the others a rule "
+            "that does not change the local loss, such as fixed."
         )
 
 
@@ -180,7 +179,7 @@ def _without_weight(term: Term) -> Spec:
 
 
 def _balance(spec: Spec, objective: Mapping[str, Spec], where: str) -> Spec:
-    """The balance of an alignment term, in full."""
+    """The balance of an alignment term, with a value for every parameter."""
     if not spec or "balance" not in spec:
         raise AccordError(
             f"{where} is missing: an alignment term needs a balance, e.g. "

@@ -1,6 +1,7 @@
-"""A record may be asked for more, never for something else under the same rows.
+"""Whether a study can be added to an existing record.
 
-Seeds, recipes, fusions and grid axes grow; a value that has no column of its own stays.
+Later studies may add seeds, recipes, fusions and values of grid axes. They may not change a value
+that has no column in results.csv, because two different results would then have the same row.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from accord.core.errors import AccordError
 from accord.study.settings import takes_list
 
 Resolved = dict[str, Any]
-LATEST = ("bounds", "device", "keep_checkpoints")  # change no number: the last word counts
+LATEST = ("bounds", "device", "keep_checkpoints")  # change no result: the latest value is kept
 HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.clients")
-FREE = (*HAVE_COLUMNS, "data.path")  # the images at a path are known by their content
+FREE = (*HAVE_COLUMNS, "data.path")  # images are identified by their content, not by their path
 
 
 def joined(old: Resolved, new: Resolved, path: Path) -> Resolved:
-    """One study that asks for all of both; AccordError when they contradict each other."""
+    """One study with everything of both. Raises AccordError if they contradict each other."""
     whole: Resolved = {}
     for key, now in new.items():
         before = old.get(key)
@@ -43,7 +44,10 @@ def joined(old: Resolved, new: Resolved, path: Path) -> Resolved:
 
 
 def _value(name: str, before: Any, now: Any, path: Path) -> Any:
-    """Equal values stay; an axis may grow or be asked for in part; free keys collect values."""
+    """The value of a key in the joined study.
+
+    A grid axis may get more values or be used in part, and the keys of `FREE` may get any value.
+    """
     moved = name == "data.path" and not isinstance(before, list) and not isinstance(now, list)
     if before == now or moved:
         return now
@@ -53,12 +57,12 @@ def _value(name: str, before: Any, now: Any, path: Path) -> Any:
             return union
     raise AccordError(
         f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. Choose "
-        "another folder with --out, or ask for both as a grid axis."
+        "another folder with --out, or use both values as a grid axis."
     )
 
 
 def _union(before: Any, now: Any) -> list[Any]:
-    """The values of both, each once; a value alone is a list of one."""
+    """The values of both, each once; a single value counts as a list of one."""
     found: list[Any] = []
     for value in (before, now):
         for one in value if isinstance(value, list | tuple) else [value]:
@@ -68,7 +72,7 @@ def _union(before: Any, now: Any) -> list[Any]:
 
 
 def _of(recipe: Mapping[str, Any], key: str) -> Any:
-    """A value to compare; a bank's source may move, for it is known by its content."""
+    """A value to compare. The path of a bank's source is ignored; its content is checked."""
     value = recipe.get(key)
     if key == "bank" and isinstance(value, Mapping):
         return {**value, "source": value.get("source") is not None}
@@ -76,7 +80,7 @@ def _of(recipe: Mapping[str, Any], key: str) -> Any:
 
 
 def _by_name(before: list[Any], now: list[Any], label: str, path: Path) -> list[Any]:
-    """Recipes or fusions of both; two of one name must be one and the same."""
+    """The recipes or fusions of both studies; two with the same name must be equal."""
     known = {one[label]: one for one in before if isinstance(one, Mapping) and label in one}
     for one in now:
         other = known.setdefault(one[label], one)
@@ -84,7 +88,7 @@ def _by_name(before: list[Any], now: list[Any], label: str, path: Path) -> list[
         if changed:
             key = changed[0]
             raise AccordError(
-                f"{path} holds {one[label]!r} with another {key}: {other.get(key)!r}, now "
-                f"{one.get(key)!r}. Give the changed one a name of its own with `as: …`."
+                f"{path} holds {one[label]!r} with another {key}: it was {other.get(key)!r}, now "
+                f"it is {one.get(key)!r}. Give the changed one another name with `as: …`."
             )
     return list(known.values())

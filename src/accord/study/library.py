@@ -1,4 +1,4 @@
-"""Reading recipes: those that come with Accord, and the user's own files, bases merged in."""
+"""Reads recipes, from Accord's own files or the user's, and merges each with its base."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.study.syntax import Spec, in_full, lay_over
 
 
 def read_recipe(name: str, folder: Path, heirs: tuple[str, ...] = ()) -> Spec:
-    """A recipe's raw mapping; `heirs` are the recipes that extend it."""
+    """The unchecked mapping of a recipe; `heirs` are the recipes that extend it."""
     if name in heirs:
         raise AccordError(f"recipe {name!r} extends itself: {' → '.join((*heirs, name))}.")
     if name.endswith((".yaml", ".yml")):
@@ -44,8 +44,8 @@ def _shipped_name(name: str) -> str:
         known = [*shipped(), *by_alias]
         hint = nearest(name, known) or "."
         raise AccordError(
-            f"unknown recipe {name!r}{hint} Known: {', '.join(known)}; or the path of a recipe "
-            "file that ends in .yaml."
+            f"unknown recipe {name!r}{hint} Known: {', '.join(known)}; or give the path of a "
+            "recipe file that ends in .yaml."
         )
     return real
 
@@ -60,5 +60,5 @@ def _shipped_file(name: str) -> Spec:
     return {"name": name, **raw}
 
 
-# The C loader reads the same language; a list of all recipes waits for it ten times less.
+# The C loader reads the same YAML and is ten times faster.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

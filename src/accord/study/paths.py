@@ -1,4 +1,4 @@
-"""Relative paths in a study: meant from where they are written, kept as paths from anywhere."""
+"""Makes the relative paths of a study absolute."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Relative paths are meant from `folder`: the study's own, or where one types.
+    """`raw` with absolute paths. `folder` is the study's folder, or the current one for overrides.
 
-    Those are `data.path`, `images` of a fusion, and in a recipe's changes `bank.source` and the
-    `model` of a map's encoder.
+    The keys with paths are `data.path`, `images` of a fusion, and in the changes of a recipe
+    `bank.source` and the `model` of a map's encoder.
     """
     if isinstance(raw.get("recipes"), list):
         recipes = [
@@ -36,7 +36,7 @@ def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def absolute_images(entry: Any, folder: Path) -> Any:
-    """A fusion whose `images` are a path from `folder`, with a path from anywhere."""
+    """A fusion with an absolute path in `images`; a relative one starts from `folder`."""
     return _absolute(entry, "images", folder)
 
 
@@ -47,7 +47,7 @@ def _absolute(entry: Any, key: str, folder: Path) -> Any:
 
 
 def absolute_recipe(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A recipe, or changes to one, whose paths are from `folder`, with paths from anywhere."""
+    """A recipe, or changes of a recipe, with absolute paths; relative ones start from `folder`."""
     found = dict(entry)
     if "bank" in found:
         found["bank"] = _absolute(found["bank"], "source", folder)

@@ -1,8 +1,8 @@
-"""Recipes: short YAML files that name and parametrise registered parts.
+"""Recipes: short YAML files that choose registered parts and their parameters.
 
-A recipe is of one of two kinds, and each kind has keys of its own. One trains nets: an objective
-(local terms), anchors, alignment terms with a balance each, a method and a fusion. The other, which
-has a `map`, sums fixed features: the closed form.
+There are two kinds of recipes, with different keys. The clients of the first kind train nets; it
+has an objective (local terms), anchors, alignment terms with one balance each, a method and a
+fusion. The clients of the second kind, the closed form, sum fixed features; it has a `map`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from accord.study.syntax import Spec
 
 
 class Recipe(Config):
-    """What all recipes have: a name, and a fusion of what their clients upload."""
+    """The keys of all recipes: a name, and the fusions of what the clients upload."""
 
     uploads: ClassVar[Literal["nets", "sums"]]
 
     name: str = Field(pattern=NAME)
-    alias: str | None = Field(None, description="its name in the notes")
+    alias: str | None = Field(None, description="the recipe's name in the research notes")
     about: str = ""
     pooled: bool | Literal["public"] = Field(
-        False, description="all clients' images in one place, or the public ones alone: a bound"
+        False,
+        description="true: a bound, trained on all clients' images in one place; public: on the "
+        "public images only",
     )
     fusion: tuple[NamedFusion, ...] = Field(min_length=1, description="uploads → one predictor")
 
     @property
     @abstractmethod
     def training(self) -> TrainingSpec | SummingSpec:
-        """The part of the recipe that acts at a client, as it stands in a briefing."""
+        """The part of the recipe that the briefing carries to the clients."""
 
     @property
     @abstractmethod
@@ -54,16 +56,16 @@ class Recipe(Config):
 
     @property
     def several_rounds(self) -> bool:
-        """Whether its clients and the server can meet more than once."""
+        """Whether the recipe's method can have more than one round."""
         return not isinstance(self.make_method(), OneShot)
 
     def fusions_with(self, more: Iterable[NamedFusion]) -> tuple[NamedFusion, ...]:
-        """Its own fusions and those of `more` that it takes."""
+        """Its own fusions, and those of `more` that it can use."""
         taken = [fusion for fusion in more if self.takes(fusion)]
         return tuple({one.label: one for one in (*self.fusion, *taken)}.values())
 
     def takes(self, fusion: NamedFusion) -> bool:
-        """Whether a fusion can use what its clients upload; a bound takes no other fusion."""
+        """Whether a fusion can use what the clients upload; a bound has only its own fusions."""
         bound = self.pooled or all(isinstance(one.rule, Bound) for one in self.fusion)
         fits = fusion.rule.of == self.uploads and not bound
         return fits or fusion.use in {one.use for one in self.fusion}
@@ -75,12 +77,15 @@ class TrainingRecipe(Recipe, TrainingSpec):
     uploads = "nets"
 
     copies: int = Field(
-        1, ge=1, description="nets of a pooled recipe, which differ in their batches: an ensemble"
+        1,
+        ge=1,
+        description="number of nets of a pooled recipe, which form an ensemble; they differ in "
+        "their batches",
     )
-    budget: Spec = Field(default={}, description="laid over the study's budget")
-    bank: BankConfig | None = Field(None, description="public features that clients are given")
+    budget: Spec = Field(default={}, description="values that replace those of the study's budget")
+    bank: BankConfig | None = Field(None, description="public features that all clients receive")
     method: Spec = Field(
-        default={"use": "one-shot"}, description="what happens from round to round"
+        default={"use": "one-shot"}, description="what the server does in each round"
     )
 
     @property
@@ -96,11 +101,11 @@ class TrainingRecipe(Recipe, TrainingSpec):
 
 
 class ClosedFormRecipe(Recipe):
-    """A recipe whose clients sum fixed features; nothing trains."""
+    """A recipe whose clients sum fixed features; no net is trained."""
 
     uploads = "sums"
 
-    map: MapConfig = Field(description="the fixed features, in the place of a net")
+    map: MapConfig = Field(description="the fixed features, which replace a trained net")
     packing: Packing = Field("float32", description="number format of the scatter in an upload")
 
     @property
@@ -116,5 +121,5 @@ class ClosedFormRecipe(Recipe):
 
 
 def kind_of(raw: dict[str, Any]) -> type[TrainingRecipe] | type[ClosedFormRecipe]:
-    """A recipe with a `map` sums fixed features; all others train."""
+    """The kind of a recipe: with a `map` its clients sum fixed features, else they train nets."""
     return TrainingRecipe if raw.get("map") is None else ClosedFormRecipe

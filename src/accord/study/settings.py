@@ -1,6 +1,6 @@
-"""The sections of a study as the user writes them, and the grid that lists in them make.
+"""The sections of a study as the user writes them, and the grid of their lists.
 
-Nothing here needs a net: commands that only read a record do not wait for torch.
+This module does not import torch, so that commands that only read a record start quickly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accord.data.schemes import Scheme, make_scheme
 from accord.data.settings import DataConfig
 from accord.nets.settings import NetConfig
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions become names of files
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
 BOUNDS = ("central", "local-only")
 
 
@@ -26,27 +26,32 @@ Partitioned = Annotated[SerializeAsAny[Scheme], BeforeValidator(make_scheme)]
 
 
 class RoundsConfig(Config):
-    """How the rounds of methods with several rounds are held; one-shot recipes ignore it."""
+    """The settings of methods with several rounds; one-shot recipes ignore them."""
 
     count: int | None = Field(
-        None, ge=1, le=MOST_ROUNDS, description="communication rounds; null: as the recipe says"
+        None,
+        ge=1,
+        le=MOST_ROUNDS,
+        description="number of communication rounds; null: the recipe's own number",
     )
     fraction: float = Field(
-        1.0, gt=0, le=1, description="share of the clients that a round asks, drawn at random"
+        1.0, gt=0, le=1, description="share of the clients that each round asks, drawn at random"
     )
     min_fit_clients: int | None = Field(
         None,
         ge=1,
-        description="clients that a round asks at least, and uploads that it needs to go on; "
-        "null: every client that it asks must answer",
+        description="smallest number of clients that a round asks, and of uploads that it needs "
+        "to continue; null: every client that is asked must answer",
     )
     min_available_clients: int | None = Field(
-        None, ge=1, description="clients that must be there before a round begins; null: all"
+        None,
+        ge=1,
+        description="number of clients that must be available before a round begins; null: all",
     )
 
 
 class Setup(Config):
-    """The sections of a study that a grid axis may run over."""
+    """The sections of a study whose keys can be grid axes."""
 
     data: DataConfig
     partition: Partitioned = Field(default_factory=lambda: make_scheme({}))
@@ -56,14 +61,14 @@ class Setup(Config):
 
 
 class Options(Config):
-    """Where and how it runs; what no grid axis runs over."""
+    """The keys of a study that cannot be grid axes: its name, its seeds and how it runs."""
 
     name: str = Field(pattern=NAME)
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**63, strict=True)], ...] = Field(
         (0,), min_length=1
     )
     device: str | dict[int | str, str] = Field(
-        "auto", description="cpu, cuda, cuda:1, …, or one per client"
+        "auto", description="cpu, cuda, cuda:1, …, or one device per client"
     )
     autocast: bool | Literal["auto"] = "auto"
     compile: bool | Literal["auto"] = "auto"
@@ -74,7 +79,7 @@ class Options(Config):
     @classmethod
     def _a_list(cls, value: Any) -> Any:
         if isinstance(value, int):
-            # One seed, or that many seeds? Better ask.
+            # A number could mean one seed or this many seeds, so it is refused.
             raise ValueError(f"expected a list such as [0, 1, 2], or [{value}] for that one seed")
         return value
 
@@ -93,7 +98,7 @@ def section_of(raw: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def grid_axes(sections: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """`section.key` → values, of every list at a key that takes one value."""
+    """`section.key` → values, for every list at a key that takes a single value."""
     return {
         f"{section}.{key}": value
         for section in keys(Setup)
@@ -103,7 +108,7 @@ def grid_axes(sections: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
-    """The setup of each cell of the grid."""
+    """The setups of all cells of the grid."""
     axes = grid_axes(sections)
     for name, values in axes.items():
         if not values or len({repr(value) for value in values}) < len(values):
@@ -118,7 +123,7 @@ def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
 
 
 def takes_list(name: str) -> bool:
-    """Whether a key's own type is a sequence, so that a list there is one value."""
+    """Whether the type of a key is a sequence, so that a list is one value and no grid axis."""
     section, _, key = name.partition(".")
     if section not in Setup.model_fields:
         return False
@@ -129,11 +134,11 @@ def takes_list(name: str) -> bool:
 
 
 def resolved_sections(raw: dict[str, dict[str, Any]], first: Setup) -> dict[str, Any]:
-    """The sections with defaults filled in and the axes as lists again."""
+    """The sections with all defaults, and with the values of each grid axis as a list."""
     sections: dict[str, Any] = first.model_dump(mode="json")
     axes = grid_axes(raw)
     if "partition.scheme" in axes:
-        # Each scheme has keys of its own; the first one's defaults would not fit the others.
+        # Each scheme has its own keys; the defaults of the first one would not fit the others.
         sections["partition"] = dict(raw["partition"])
     for name, values in axes.items():
         section, key = name.split(".")

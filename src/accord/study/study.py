@@ -1,7 +1,7 @@
-"""A study asks a question: data × partition × net × budget × rounds × recipes × seeds.
+"""A study: data × partition × net × budget × rounds × recipes × seeds.
 
-A list where one value stands makes a grid axis. Everything is checked here, before any data is
-read or any net trains.
+A list in the place of a single value makes a grid axis. Everything is checked here, before any
+data is read and before any net is trained.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class Trial:
 
     @property
     def method(self) -> Method:
-        """What the recipe describes, with the study's number of rounds."""
+        """The recipe's method, with the study's number of rounds."""
         return self.recipe.make_method().with_rounds(self.setup.rounds.count)
 
     @property
     def method_spec(self) -> Spec:
-        """The method as JSON, for a worker."""
+        """The method as JSON, for a worker process."""
         return part_spec(self.recipe.method_name, self.method)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study: its options, recipes, and one setup per cell of its grid."""
+    """A checked study: its options, its recipes, and one setup per cell of its grid."""
 
     options: Options
     setups: tuple[Setup, ...]
@@ -76,7 +76,7 @@ class Study:
         return self.options.name
 
     def trials(self) -> list[Trial]:
-        """Every cell once; a pooled recipe does not depend on how data is dealt to clients."""
+        """One trial per cell. A pooled recipe has one trial for all partitions."""
         found: dict[str, Trial] = {}
         for dealt, recipe, seed in itertools.product(self.setups, self.recipes, self.options.seeds):
             setup = setup_for(recipe, dealt)
@@ -87,7 +87,7 @@ class Study:
 
 
 def setup_for(recipe: Recipe, setup: Setup) -> Setup:
-    """The study's setup as one recipe uses it: its budget, rounds, and the images it is given."""
+    """The study's setup for one recipe, with the recipe's budget, rounds and images."""
     changes: dict[str, Any] = {
         "budget": budget_for(recipe, setup.budget),
         "rounds": _rounds_for(recipe, setup.rounds),
@@ -101,7 +101,11 @@ def setup_for(recipe: Recipe, setup: Setup) -> Setup:
 
 
 def budget_for(recipe: Recipe, budget: Budget) -> Budget:
-    """With the recipe's own budget; sums take one look, an alignment stage ends at a checkpoint."""
+    """The budget of one recipe.
+
+    A recipe's own values replace those of the study. A closed form has one epoch, and an alignment
+    stage ends with a checkpoint.
+    """
     if isinstance(recipe, ClosedFormRecipe):
         return _laid_over(budget, {"epochs": 1})
     if not isinstance(recipe, TrainingRecipe):
@@ -113,7 +117,7 @@ def budget_for(recipe: Recipe, budget: Budget) -> Budget:
     if stage >= budget.epochs:
         raise AccordError(
             f"recipes.{recipe.name}.alignment_epochs: expected fewer than budget.epochs = "
-            f"{budget.epochs}, so that some are left for the rest; found {stage}."
+            f"{budget.epochs}, so that some epochs are left for all terms; found {stage}."
         )
     return budget.with_checkpoint(stage)
 
@@ -127,7 +131,7 @@ def _laid_over(budget: Budget, own: Spec) -> Budget:
 
 
 def _rounds_for(recipe: Recipe, rounds: RoundsConfig) -> RoundsConfig:
-    """A one-shot recipe is the same for every number of rounds; others get theirs filled in."""
+    """The rounds of one recipe: the defaults if it is one-shot, else with the number filled in."""
     method = recipe.make_method().with_rounds(rounds.count)
     if not recipe.several_rounds:
         return RoundsConfig()
@@ -153,7 +157,7 @@ def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] 
 
 
 def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
-    """`raw` with every key and value checked; relative paths are taken from `folder`."""
+    """The study in `raw`, with every key and value checked; relative paths start from `folder`."""
     known = [*keys(Options), *keys(Setup), "recipes", "fusions"]
     for key in raw:
         if key not in known:
@@ -183,7 +187,7 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
 
 
 def _refuse_idle_rounds(rounds: Spec | None, recipes: Sequence[Recipe]) -> None:
-    """A number of rounds that no recipe of the study could follow is a mistake."""
+    """Refuses a section `rounds` if no recipe of the study has several rounds."""
     asked = {key: value for key, value in (rounds or {}).items() if value is not None}
     plain = RoundsConfig().model_dump()
     if any(plain[key] != value for key, value in asked.items() if key in plain):
@@ -194,7 +198,7 @@ def _refuse_idle_rounds(rounds: Spec | None, recipes: Sequence[Recipe]) -> None:
         names = ", ".join(recipe.name for recipe in recipes)
         raise AccordError(
             f"'rounds' is for recipes with several rounds, such as fedavg; found only one-shot "
-            f"recipes: {names}. Add one, or drop the section."
+            f"recipes: {names}. Add a recipe with several rounds, or remove the section."
         )
 
 
@@ -210,7 +214,7 @@ def _recipes(entries: Any, options: Options, folder: Path) -> tuple[Recipe, ...]
     for name in names:
         if names.count(name) > 1:
             raise AccordError(
-                f"two recipes are named {name!r}; give one another name with `as: …`."
+                f"two recipes are named {name!r}; give one of them another name with `as: …`."
             )
     if options.bounds:
         recipes += [resolve(name, folder) for name in BOUNDS if name not in names]
@@ -226,18 +230,18 @@ def _fusions(entries: Any) -> tuple[NamedFusion, ...]:
 
 
 def _refuse_same_labels(fusions: Sequence[NamedFusion], recipe: str) -> None:
-    """One name in the results is one rule; the same rule asked for twice is no harm."""
+    """Refuses two different fusions with the same name; the same fusion may occur twice."""
     known: dict[str, NamedFusion] = {}
     for fusion in fusions:
         if known.setdefault(fusion.label, fusion) != fusion:
             raise AccordError(
                 f"two different fusions of recipe {recipe!r} are named {fusion.label!r}; give one "
-                "another name with `as: …`."
+                "of them another name with `as: …`."
             )
 
 
 def _override(raw: dict[str, Any], override: str) -> dict[str, Any]:
-    """`raw` with one dotted override such as `budget.epochs=3` laid over it."""
+    """`raw`, changed by one dotted override such as `budget.epochs=3`."""
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise AccordError(f"expected key=value, e.g. budget.epochs=3; found {override!r}.")
@@ -249,6 +253,8 @@ def _override(raw: dict[str, Any], override: str) -> dict[str, Any]:
     if rest:
         inner = raw.get(first, {})
         if not isinstance(inner, Mapping):
-            raise AccordError(f"{override!r}: {first!r} holds {inner!r}, which has no keys.")
+            raise AccordError(
+                f"{override!r}: the value of {first!r} is {inner!r}, which has no keys."
+            )
         value = _override(dict(inner), f"{rest}={text}")
     return {**raw, first: value}

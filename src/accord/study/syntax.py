@@ -1,4 +1,4 @@
-"""How a recipe may be written: short forms in full, and changes laid over a base."""
+"""The syntax of recipes: expands short forms, and merges changes into a base recipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Spec = dict[str, Any]
 
 
 def lay_over(base: Spec, changes: Spec, where: str) -> Spec:
-    """`changes` merged into `base`; their `balance` goes to the one alignment term there is."""
+    """`base` with `changes`; a top-level `balance` is that of the only alignment term."""
     merged = merge(base, {key: value for key, value in changes.items() if key != "balance"})
     if _only_parameters(changes.get("fusion")) and len(base.get("fusion") or ()) == 1:
         merged["fusion"] = [merge(base["fusion"][0], changes["fusion"][0])]
@@ -24,7 +24,7 @@ def lay_over(base: Spec, changes: Spec, where: str) -> Spec:
         names = ", ".join(align) if isinstance(align, Mapping) else repr(align)
         raise AccordError(
             f"{where}.balance is for a recipe with one alignment term; found {names or 'none'}. "
-            "Write it inside its term: align: {anchors: {balance: {use: fixed, lambda: 5}}}."
+            "Write it inside a term: align: {anchors: {balance: {use: fixed, lambda: 5}}}."
         )
     ((name, term),) = align.items()
     own = (changes.get("align") or {}).get(name)
@@ -36,16 +36,16 @@ def lay_over(base: Spec, changes: Spec, where: str) -> Spec:
 
 
 def _only_parameters(fusion: Any) -> bool:
-    """Whether a fusion, in full, names no rule: it is the recipe's one, with other parameters."""
+    """Whether an expanded fusion names no rule, and so only changes the recipe's own fusion."""
     alone = isinstance(fusion, list) and len(fusion) == 1 and isinstance(fusion[0], Mapping)
     return alone and "use" not in fusion[0]
 
 
 def merge(base: Spec, changes: Spec) -> Spec:
-    """`changes` laid over `base`, mapping by mapping.
+    """`base` with `changes`, merged mapping by mapping.
 
-    None removes a key. A part whose `use` changes is replaced whole: the old one's parameters
-    mean nothing to the new one.
+    None removes a key. A part whose `use` changes is replaced completely, because the parameters
+    of the old part do not fit the new one.
     """
     merged = dict(base)
     for key, value in changes.items():
@@ -61,12 +61,12 @@ def merge(base: Spec, changes: Spec) -> Spec:
 
 
 def in_full(raw: Spec, folder: Path) -> Spec:
-    """Short forms in full: `fusion: features` → `fusion: [{use: features}]`, terms → mappings."""
+    """Expands short forms: `fusion: features` → `fusion: [{use: features}]`, terms → mappings."""
     normal = dict(raw)
     if isinstance(normal.get("bank"), str):
         raise AccordError(
-            f"'bank': expected a mapping such as {{size: 1024}}; found {normal['bank']!r}. Which "
-            "rows repel is said in the contrast: objective: {contrast: {bank: others}}."
+            f"'bank': expected a mapping such as {{size: 1024}}; found {normal['bank']!r}. To "
+            "choose the rows that repel, write objective: {contrast: {bank: others}}."
         )
     normal = absolute_recipe(normal, folder)
     for key in ("anchors", "balance", "method"):
@@ -88,8 +88,8 @@ def _listed(names: list[Any], key: str) -> Spec:
     for name in names:
         if not isinstance(name, str):
             raise AccordError(
-                f"{key!r}: a list holds names of terms only; found {name!r}. Write parameters as "
-                "a mapping, {name: {parameter: value}}."
+                f"{key!r}: a list may hold names of terms only; found {name!r}. Write parameters "
+                "as a mapping, {name: {parameter: value}}."
             )
     return {name: {} for name in names}
 
