@@ -20,7 +20,7 @@ from accord.data.schemes import Counted, Pool, Scheme, make_scheme, schemes
 from core.cases import looped
 
 CLASSES = 12
-SITES = 4
+SITES = np.array(["york", "bath", "ely", "hull"])
 EVERY = schemes.names()
 COUNTED = [name for name in EVERY if issubclass(schemes.get(name), Counted)]
 every_scheme = looped("name", EVERY)
@@ -48,7 +48,7 @@ def images_of(count: int, classes: int, seed: int) -> tuple[Labels, Columns]:
     """Labels at random, and whose each image is."""
     draws = numpy_generator(seed, "contract")
     labels = draws.integers(0, classes, count)
-    return labels, {"site": draws.integers(0, SITES, count).astype(str)}
+    return labels, {"site": SITES[draws.integers(0, len(SITES), count)]}
 
 
 def pool_of(labels: Labels, columns: Columns) -> Pool:
