@@ -1,1 +1,1 @@
-"""A federation at work: brief the clients, collect their uploads, advance, fuse, measure."""
+"""Runs a federation: brief the clients, collect their uploads, advance, fuse, measure."""

@@ -1,4 +1,4 @@
-"""A client on its own: the server's briefing and a folder of images in, one upload out."""
+"""Makes one client's upload from the server's briefing and a folder of images, without a study."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from accord.federation.membership import refuse_name
 from accord.federation.tasks.base import one_thread
 from accord.messages import Briefing, BriefingHeader, Upload
 
-KINDS = {".npz": "npz", ".parquet": "parquet"}  # of files, by their ending; else class folders
+KINDS = {".npz": "npz", ".parquet": "parquet"}  # suffix → format; all others are class folders
 
 
 def answer(
     briefing: Path | str, images: Path | str, name: str, tell: Tell = lambda _: None
 ) -> Upload:
-    """The upload of client `name`, who has `images`: what it would have sent in the study itself.
+    """The upload of client `name` with `images`, the same as if it had taken part in the study.
 
-    `images`: a folder with a folder per class, an .npz file or a parquet file. Only recipes with
-    fixed features: their uploads can be added to a finished study.
+    `images` is a folder with a folder per class, an .npz file or a parquet file. The briefing must
+    be that of a closed form, because only such uploads can be added to a finished study.
     """
     asked = Briefing.load(Path(briefing))
     if asked.header.uploads == "nets":
@@ -45,7 +45,7 @@ def answer(
         raise AccordError(
             f"{briefing} is not a whole briefing of a closed form ({said}). Fetch it again."
         ) from None
-    progress = Progress("looking at its images", len(data), tell)
+    progress = Progress("encoding its images", len(data), tell)
     try:
         with one_thread():
             while not client.done:
@@ -53,27 +53,31 @@ def answer(
             upload = client.upload()
         upload.check(asked, f"the upload of {name}")
     except ClientError as error:
-        raise AccordError(f"{images}: {error} Is {briefing} whole? Fetch it again.") from None
+        raise AccordError(
+            f"{images}: {error} If {briefing} may be damaged, fetch it again."
+        ) from None
     return upload
 
 
 def refuse_to_write(out: Path, briefing: Path, images: Path) -> None:
-    """Before anything is summed: an answer takes no other file's place, and can be written."""
+    """Raises AccordError if `out` cannot be written, or would replace a file that is no upload."""
     target, source = out.resolve(), images.resolve()
     if target in (briefing.resolve(), source) or source in target.parents:
-        raise AccordError(f"--out {out} is what is to be read. Choose another file.")
+        raise AccordError(
+            f"--out {out} is one of the inputs, or is in the folder of images. Choose another file."
+        )
     try:
         if out.exists() and not _is_upload(out):
             raise AccordError(
-                f"--out {out}: expected a new file, or an upload to write again; found something "
-                "else. Choose another name."
+                f"--out {out}: expected a new file, or an upload to write again; found another "
+                "kind of file. Choose another name."
             )
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix=f".{out.name}.", dir=out.parent):
             pass
     except OSError as error:
         raise AccordError(
-            f"--out {out} cannot be written: {error.strerror or error}. Choose another place."
+            f"--out {out} cannot be written: {error.strerror or error}. Choose another path."
         ) from None
 
 
@@ -86,13 +90,14 @@ def _is_upload(path: Path) -> bool:
 
 
 def labelled_images(path: Path, header: BriefingHeader, tell: Tell) -> ImageSet:
-    """A client's own images in the shape and with the classes that a briefing names."""
+    """A client's own images, with the image size and the classes of a briefing."""
     known = DATASETS.get(KINDS.get(path.suffix.lower(), "folder"))
     source = known.find(path) if path.exists() else None
     if source is None:
         raise AccordError(
             f"{path}: expected a folder with a folder per class, an .npz file or a parquet file; "
-            f"found {'something else' if path.exists() else 'nothing'}. Name the client's images."
+            f"found {'something else' if path.exists() else 'nothing'}. Give the path of the "
+            "client's images."
         )
     size = header.height if header.height == header.width else None
     raw = source.read(Request(known.name, size, header.classes, tell))
@@ -104,7 +109,7 @@ def labelled_images(path: Path, header: BriefingHeader, tell: Tell) -> ImageSet:
     found, wanted = raw.train.images.shape[1:], (header.height, header.width, header.channels)
     if found != wanted:
         raise AccordError(
-            f"{path}: expected images of {'×'.join(map(str, wanted))}, as the study has them; "
+            f"{path}: expected images of {'×'.join(map(str, wanted))}, as in the study; "
             f"found {'×'.join(map(str, found))}. Resize them."
         )
     labels = _labels(raw, header.classes, path)
@@ -112,7 +117,7 @@ def labelled_images(path: Path, header: BriefingHeader, tell: Tell) -> ImageSet:
 
 
 def _labels(raw: Raw, classes: tuple[str, ...], path: Path) -> Labels:
-    """Labels as the briefing counts classes: by name where the file has names."""
+    """The labels, as indices of the briefing's classes; classes are matched by name if named."""
     check_classes(raw.classes, path)
     if raw.classes is None or raw.classes == classes:
         check_labels(raw.train.labels, classes, path)

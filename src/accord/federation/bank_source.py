@@ -1,4 +1,4 @@
-"""An earlier federation, whose nets encode the public images in place of a teacher."""
+"""The source of a bank: an earlier trial whose nets encode the public images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accord.study.study import Trial
 
 
 def uploads_of(folder: TrialFolder) -> UploadFiles:
-    """The last uploads of a trial or a teacher, with the briefing they answer."""
+    """The last uploads of a trial or a teacher, with the briefing that they answer."""
     last = folder.last_round
     paths = sorted(last.path.glob("uploads/client-*.safetensors"))
     paths = [path for path in paths if "@" not in path.name]
@@ -33,7 +33,7 @@ def uploads_of(folder: TrialFolder) -> UploadFiles:
 
 
 def check_source(source: TrialFolder, trial: Trial, allocation: Allocation) -> None:
-    """An earlier trial must be whole, see images like ours, and not have learnt from our test."""
+    """Refuses an unfinished source, one with other features, or one trained on our test images."""
     files, info = uploads_of(source), source.info()
     expected = _answers(info)
     if info.get("status") != "finished" or len(files) != expected:
@@ -49,7 +49,7 @@ def check_source(source: TrialFolder, trial: Trial, allocation: Allocation) -> N
 
 
 def _answers(info: dict[str, Any]) -> int:
-    """How many clients answered in a trial's last round; a teacher has one."""
+    """The number of clients that answered in a trial's last round; 1 for a teacher."""
     rounds = info.get("rounds")
     return len(rounds[-1]["answered"]) if rounds else info.get("clients", 1)
 
@@ -60,7 +60,7 @@ def _check_features(files: UploadFiles, trial: Trial, allocation: Allocation, pa
     if header.channels != channels:
         raise AccordError(
             f"bank.source: the nets in {path} see images of {header.channels} channels, expected "
-            f"{channels}, as here. Choose another, or set data.image.channels."
+            f"{channels}, as in this study. Choose another source, or set data.image.channels."
         )
     wanted = build_encoder(trial.setup.net.backbone, channels, trial.setup.net.norm).width
     found = build_encoder(header.net.backbone, channels, header.net.norm).width
@@ -68,22 +68,22 @@ def _check_features(files: UploadFiles, trial: Trial, allocation: Allocation, pa
         raise AccordError(
             f"bank.source: the features of {header.net.backbone} in {path} have {found} numbers, "
             f"expected {wanted}, as those of net.backbone {trial.setup.net.backbone}. Choose a "
-            "source with the clients' net."
+            "source that has the same backbone as the clients."
         )
 
 
 def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> None:
-    """Of the same images, those that measure here must not have trained there."""
+    """Refuses a source that was trained on test or validation images of this study."""
     if "images" not in info:
         raise AccordError(
-            f"bank.source: {path}/trial.json does not say which images it learnt from: it was made "
-            "by an earlier version of Accord. Run its study again."
+            f"bank.source: {path}/trial.json does not say which images were used for training, "
+            "because it was made by an earlier version of Accord. Run its study again."
         )
     if info["images"] != allocation.dataset.folder.name:
-        return  # other images, or the same ones converted otherwise: nobody can tell
+        return  # other images, or images that were converted in another way: no comparison
     data = parse(DataConfig, info["config"]["data"], f"{path}/trial.json")
     theirs, ours = split_of(allocation.dataset, data, info["seed"]), allocation.split
-    # A teacher is no trial: it has learnt from the public images alone.
+    # A teacher has no clients: it was trained on the public images only.
     learnt = np.concatenate([theirs.train, theirs.public]) if "clients" in info else theirs.public
     measured = {"validation": ours.validation}
     if ours.test_from == "train":
@@ -93,13 +93,13 @@ def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> No
         if shared:
             raise AccordError(
                 f"bank.source: the clients of {path} have trained on {shared:,} of the "
-                f"{len(rows):,} {part} images of this study, which would no longer measure "
-                "anything. Use a source that was made with the same data section and seed."
+                f"{len(rows):,} {part} images of this study, so their accuracy would be too "
+                "high. Use a source that was made with the same data section and seed."
             )
 
 
 def digest_of(source: TrialFolder) -> str:
-    """A hash of what an earlier trial learnt; its place and its running time do not matter."""
+    """A hash of the nets of an earlier trial, without its path and its running time."""
     files = uploads_of(source)
     digest = hashlib.sha256(files.briefing.digest.encode())
     for index in range(len(files)):

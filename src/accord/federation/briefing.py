@@ -1,4 +1,4 @@
-"""The opening of a trial: the briefing from which its method starts."""
+"""The opening of a trial: the briefing that its method starts from."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def opening(
 ) -> Briefing:
     """The first message to every client: initial weights, anchors, bank, and all constants.
 
-    Weights and anchors depend on the seed and the net alone, so that recipes start alike.
-    `public`: unit features of all public images, for a recipe with a bank. `values`: those of its
-    map, for a closed form.
+    The weights and anchors depend only on the seed and the net, so that all recipes start from the
+    same values. `public` holds the unit features of all public images, for a recipe with a bank.
+    `values` holds the values of the map, for a closed form.
     """
     recipe = trial.recipe
     if isinstance(recipe, TrainingRecipe):
@@ -71,7 +71,7 @@ def _of_training(
 def _of_closed_form(
     trial: Trial, recipe: ClosedFormRecipe, allocation: Allocation, values: dict[str, Tensor]
 ) -> Briefing:
-    """The net of a closed form is its map and a linear head, which the server will solve."""
+    """The briefing of a closed form. Its net is the map and a linear head, solved by the server."""
     net_config, fixed = trial.setup.net, settled_map(trial, recipe, allocation)
     header = _header(
         trial,
@@ -112,7 +112,7 @@ def _augmentation(trial: Trial, allocation: Allocation) -> str:
 
 
 def rehearse(trial: Trial, allocation: Allocation) -> Briefing:
-    """The first briefing, with made-up public features: to check and to time a trial."""
+    """The first briefing with made-up public features, used to check and to time a trial."""
     recipe, net = trial.recipe, trial.setup.net
     channels = allocation.dataset.train.images.shape[3]
     if isinstance(recipe, ClosedFormRecipe):
@@ -127,24 +127,24 @@ def rehearse(trial: Trial, allocation: Allocation) -> Briefing:
 
 
 def settled_map(trial: Trial, recipe: ClosedFormRecipe, allocation: Allocation) -> MapConfig:
-    """The recipe's map with all that a client needs to build it."""
+    """The recipe's map, with everything that a client needs to build it."""
     flips = augmentations.get(_augmentation(trial, allocation)).flip > 0
     side = min(allocation.dataset.train.images.shape[1:3])
     return recipe.map.settled(trial.setup.net, flips, side)
 
 
 def check_map(trial: Trial, allocation: Allocation) -> None:
-    """Refuses a map that these images cannot be seen through."""
+    """Refuses a map that cannot encode these images."""
     if not isinstance(trial.recipe, ClosedFormRecipe):
         return
     config = settled_map(trial, trial.recipe, allocation)
     public = len(allocation.split.public)
     if config.needs_public and not public:
-        raise AccordError("its map needs public images, found none: set data.public, e.g. 0.1.")
+        raise AccordError("its map needs public images; found none. Set data.public, e.g. 0.1.")
     if config.landmarks > public:
         raise AccordError(
             f"map.landmarks: expected at most the {public} public images there are; found "
-            f"{config.landmarks}. Ask for fewer, or set a larger data.public."
+            f"{config.landmarks}. Make it smaller, or set a larger data.public."
         )
     _, height, width, channels = allocation.dataset.train.images.shape
     found = FeatureMap(config, channels).eval()
@@ -154,13 +154,13 @@ def check_map(trial: Trial, allocation: Allocation) -> None:
 
 
 def _refuse_short_queue(recipe: TrainingRecipe, batch: int) -> None:
-    """A queue shorter than a batch would hold nothing but the batch before."""
+    """Refuses a queue that cannot hold all rows of a batch."""
     rows = batch * recipe.views
     for name, spec in (*recipe.objective.items(), *recipe.align.items()):
         size = spec.get("queue", 0)
         if 0 < size < rows:
             raise AccordError(
                 f"the queue of {name!r} should hold at least a batch, "
-                f"budget.batch × views = {rows} rows; found {size}. Make it longer, or the batch "
-                "smaller."
+                f"budget.batch × views = {rows} rows; found {size}. Make the queue longer or the "
+                "batch smaller."
             )

@@ -1,4 +1,4 @@
-"""Which device a client computes on, and whether this machine can do what was asked."""
+"""The device of each client, and the check that this machine has it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROBE = (
 
 
 def choose_device(asked: str | dict[int | str, str], client: str) -> str:
-    """The device of a client: as asked, or the best this machine has."""
+    """The device of a client: as `asked`; by default CUDA if there is a GPU, else the CPU."""
     if isinstance(asked, dict):
         asked = {str(name): device for name, device in asked.items()}.get(client, "auto")
     if asked == "auto":
@@ -27,14 +27,14 @@ def choose_device(asked: str | dict[int | str, str], client: str) -> str:
 
 
 def use_autocast(options: Options, client: str) -> bool:
-    """As asked; by default where it pays, on CUDA."""
+    """Whether a client uses bf16: as asked; by default on CUDA, where it saves time."""
     if options.autocast == "auto":
         return choose_device(options.device, client).startswith("cuda")
     return options.autocast
 
 
 def check_devices(options: Options) -> None:
-    """A device or a number format that does not work here is told before anything trains."""
+    """Refuses a device or a number format that does not work on this machine."""
     asked = options.device
     names = set(asked.values()) if isinstance(asked, dict) else {asked}
     for name in names:
@@ -43,19 +43,22 @@ def check_devices(options: Options) -> None:
         except (RuntimeError, AssertionError) as error:
             cuda = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
             raise AccordError(
-                f"device {name!r} cannot be used here ({type(error).__name__}). This machine has: "
+                f"device {name!r} cannot be used on this machine ({type(error).__name__}). It has: "
                 f"{', '.join(['cpu', *cuda])}."
             ) from None
     on_cpu = any(choose_device(name, "0") == "cpu" for name in names)
     if options.autocast is True and on_cpu and not bf16_works():
         raise AccordError(
-            "autocast: this machine stops at bf16 arithmetic on the CPU (illegal instruction). Set "
+            "autocast: the CPU of this machine cannot compute in bf16 (illegal instruction). Set "
             "autocast: false."
         )
 
 
 @cache
 def bf16_works() -> bool:
-    """Tries it in another process: a processor may announce bf16 and still not be allowed it."""
+    """Whether the CPU can compute in bf16.
+
+    This is tried in another process, because a processor may report bf16 and still fail.
+    """
     tried = subprocess.run([sys.executable, "-c", PROBE], capture_output=True)
     return tried.returncode == 0

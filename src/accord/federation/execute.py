@@ -1,4 +1,4 @@
-"""Takes all runs of a study to their ends: hands out their jobs, and hears what becomes of them."""
+"""Executes all runs of a study: gives their jobs to the engine and handles its messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TaskJob = Job[Task]
 
 
 class Watcher(Protocol):
-    """Someone who looks on: a progress display, or nobody."""
+    """The interface of a progress display."""
 
     def tell(self, line: str) -> None: ...
     def watching(self, runs: Sequence[Run]) -> AbstractContextManager[None]: ...
@@ -32,12 +32,11 @@ class Watcher(Protocol):
 def execute(
     runs: Sequence[Run], engine: Engine[Task], watcher: Watcher, on_result: Callable[[], object]
 ) -> None:
-    """Takes every run to its end. A client that fails fails its trial; all others still train, so
-    that a second try has less to do.
+    """Executes every run until its end.
 
-    `on_result` is called after each trial, so that results can be read while others run.
-
-    A trial's clients need not wait for the trial before: no core is idle while there is work.
+    If a client fails, its trial fails; the other clients still train, so that a second run has less
+    to do. `on_result` is called after each trial, so that its results can be read while other
+    trials run. Trials overlap, so that no core is idle while there are jobs.
     """
     owners: dict[TaskJob, Run] = {}
     waiting = deque(run for run in runs if not run.over)
@@ -90,12 +89,12 @@ def _hear(run: Run, message: Message[Task], watcher: Watcher) -> None:
 def _explained(body: dict[str, Any]) -> str:
     if body["error"] == "disk":
         return (
-            f"cannot write {body['message']}. Mend that and run the same command again: it goes "
-            "on where it stopped."
+            f"cannot write {body['message']}. Solve this problem and run the same command again: "
+            "it continues where it stopped."
         )
     return str(body["message"])
 
 
 def in_this_process() -> Engine[Task]:
-    """The engine with one worker, which is this very process."""
+    """The engine with one worker, which is this process itself."""
     return InProcess(lambda task, record, tell: perform(task, Record(record), tell))

@@ -1,4 +1,4 @@
-"""Fusing again: other server rules on the uploads of a finished run, without training anything."""
+"""Measures further fusions on the uploads of a finished run, without any training."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fuse_again(
     """Measures further fusions of a run's uploads and adds their rows; see `accord.fuse`."""
     rules = [_read(entry) for entry in asked]
     if not rules:
-        raise AccordError("which fusion? Name one with --fusion, e.g. --fusion classwise.")
+        raise AccordError("no fusion was named. Name one with --fusion, e.g. --fusion classwise.")
     joined = tuple(Path(path).absolute() for path in add)
     membership = Membership(tuple(sorted(set(without))), joined, tuple(sorted(set(remove))))
     plan = Plan(check_study(record.asked(), record.path), data_root, watcher.tell)
@@ -95,7 +95,7 @@ def _check(run: TrialRun, fusions: list[NamedFusion], membership: Membership, pl
 
 
 def _asking_for(rules: Sequence[_Asked], runs: Sequence[TrialRun], record: Record) -> Study:
-    """The record's study with the new fusions; a mistake shows before anything is fused."""
+    """The record's study with the new fusions, checked before anything is fused."""
     raw = record.asked()
     own = [rule.fusion.to_json() for rule in rules if all(rule.new_to(run) for run in runs)]
     more = [spec for spec in raw["fusions"] if spec not in own]
@@ -107,7 +107,7 @@ class _Asked:
     """A fusion that was asked for."""
 
     fusion: NamedFusion
-    alone: bool  # a name and no parameters: the trial's own rule of that name, if it has one
+    alone: bool  # only a name was given, so that a trial's own fusion of that name is preferred
 
     def of(self, run: TrialRun) -> NamedFusion:
         known = {fusion.label: fusion for fusion in run.trial.fusions}
@@ -119,7 +119,7 @@ class _Asked:
 
 
 def _fitting(run: TrialRun, asked: Sequence[_Asked], said: str = "") -> list[NamedFusion]:
-    """The fusions that can use what this trial's clients upload; `said` ends their labels."""
+    """The fusions that can use this trial's uploads; `said` is added to their labels."""
     found = [one.of(run) for one in asked]
     return [one.called(one.label + said) for one in found if run.trial.recipe.takes(one)]
 
@@ -143,7 +143,7 @@ def _read(entry: str | Spec) -> _Asked:
 def _chosen(
     plan: Plan, record: Record, trial: str | None, rules: Sequence[_Asked], membership: Membership
 ) -> list[TrialRun]:
-    """The finished trials that are meant and can be fused so."""
+    """The finished trials that were asked for and that these fusions can be used on."""
     runs = [run for run in plan.runs(record) if isinstance(run, TrialRun)]
     for run in runs:
         images = run.allocation.dataset.folder.name
@@ -153,7 +153,7 @@ def _chosen(
         if trial is not None and trial not in run.folder.id:
             continue
         if run.folder.info().get("status") != "finished":
-            plan.tell(f"{run.folder.id}: not finished (accord run goes on with it), left out")
+            plan.tell(f"{run.folder.id}: left out, because it is not finished (use accord run)")
         else:
             found.append(run)
     if not found:
@@ -162,14 +162,14 @@ def _chosen(
         raise AccordError(f"no finished trial{wanted} in {record.path}; trials: {known}.")
     fitting = [run for run in found if _fitting(run, rules)]
     if membership != EVERYBODY and trial is None:
-        # Where all images are in one place there is nobody to leave out.
+        # A pooled trial has no clients that could be left out or added.
         fitting = [run for run in fitting if not run.trial.recipe.pooled] or fitting
     if not fitting:
         first = rules[0].fusion
         raise AccordError(
             f"--fusion: {first.use!r} does not fit {found[0].folder.id}: it fuses "
             f"{first.rule.of}, and that trial is a bound or its clients upload "
-            "something else. Choose trials with --trial, or another rule."
+            "something else. Choose trials with --trial, or choose another fusion."
         )
     return fitting
 
@@ -182,14 +182,14 @@ def _refuse_several(runs: Sequence[TrialRun], rule: _Asked) -> None:
     if not _fitting(runs[0], [rule]):
         raise AccordError(
             f"--save keeps the first fusion named, and {fusion.use!r} does not fit "
-            f"{runs[0].folder.id}. Name another one first."
+            f"{runs[0].folder.id}. Name another fusion first."
         )
     if isinstance(fusion.rule, Bound):
         raise AccordError(f"--save: {fusion.use} is a bound, not a model. Name another fusion.")
 
 
 def predictor_of(run: TrialRun, fusion: NamedFusion, record: Record) -> Predictor:
-    """The model that a fusion makes of a trial's last uploads."""
+    """The model that a fusion makes from a trial's last uploads."""
     measuring, at = run.measuring, run.measuring.scope.final
     briefing, nets = Briefing.load(at.round.folder.briefing), measuring.nets(fusion)
     if isinstance(fusion.rule, Merge):

@@ -1,6 +1,6 @@
-"""A map on its way: its values are drawn once, for all trials of a seed that look through it.
+"""Draws the values of a map, once for all trials of a seed that use it.
 
-RUN/teachers/<id>/map.safetensors then holds what every client's briefing will carry.
+The values are kept in RUN/teachers/<id>/map.safetensors, and every client's briefing carries them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from accord.federation.work import Run, Step
 from accord.messages import MapValues
 from accord.nets.maps import MapConfig
 
-DRAWING = 20_000  # what drawing takes besides looking at public images, in images through a net
+DRAWING = 20_000  # cost of drawing without encoding public images, in images through a net
 
 
 @dataclass
 class MapRun(Run):
-    """The values of a map φ; `teacher`: whose encoder is a part of it."""
+    """Draws the values of a map φ; the encoder of `teacher` is a part of the map."""
 
     kind: ClassVar[str] = "map"
     map: MapConfig = field(kw_only=True)
@@ -47,7 +47,7 @@ class MapRun(Run):
         return float(DRAWING + (len(self.allocation.split.public) if self.map.landmarks else 0))
 
     def drawn(self) -> MapValues:
-        """The values, once it is finished."""
+        """The values of the map, after the run is finished."""
         return MapValues.load(self.values)
 
     def way(self) -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""Who is fused, other than all clients of a trial: left out, joined later, or removed."""
+"""Changes of the clients that are fused: some are left out, join later, or are removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accord.fusion.named import NamedFusion
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing, Upload
 
-LONGEST = 100  # characters of a client's name, which stands in names of files
+LONGEST = 100  # maximal number of characters of a client's name, which is used in file names
 
 if TYPE_CHECKING:
     from accord.federation.trial_run import TrialRun
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Membership:
-    """Who is fused, other than all clients of a trial."""
+    """Changes of the clients that are fused; without any, all clients of a trial are fused."""
 
     without: tuple[str, ...] = ()  # clients that are left out of every fusion
     joined: tuple[Path, ...] = ()  # uploads of clients that are added to the sums
@@ -32,7 +32,7 @@ class Membership:
 
     @cached_property
     def added(self) -> dict[str, str]:
-        """Client → digest of its upload, of those who came."""
+        """Client → digest of its upload, for the clients that joined."""
         return {Upload.load(path).header.client: _digest(path) for path in self.joined}
 
 
@@ -45,15 +45,15 @@ def _digest(path: Path) -> str:
 
 
 def suffix(membership: Membership) -> str:
-    """What the name of a row tells of who was fused."""
+    """The end of a row's name, which lists the added and the left-out clients."""
     gone = (*membership.without, *membership.removed)
     said = f"-with-{'-'.join(membership.added)}" if membership.joined else ""
     said += f"-without-{'-'.join(gone)}" if gone else ""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", said)  # it becomes the name of a file
+    return re.sub(r"[^A-Za-z0-9._-]", "_", said)  # it is used in a file name
 
 
 def resolved(run: TrialRun, membership: Membership) -> Membership:
-    """Clients by the names they have in files; people know them by their column's value."""
+    """`membership` with the clients' names in files; users name clients by a column's values."""
     known = {called: name for name, called in run.allocation.partition.known_as.items()}
 
     def found(names: tuple[str, ...], option: str) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def resolved(run: TrialRun, membership: Membership) -> Membership:
 
 
 def refuse_another(run: TrialRun, fusions: Sequence[NamedFusion], membership: Membership) -> None:
-    """A name in the results means one rule, of the same clients."""
+    """Refuses a name that the results have already for another rule or for other clients."""
     measured = {spec["as"]: spec for spec in run.folder.info()["config"]["fusions"]}
     known_as = run.allocation.partition.known_as
     gone = sorted(known_as[name] for name in (*membership.without, *membership.removed))
@@ -93,25 +93,25 @@ def refuse_another(run: TrialRun, fusions: Sequence[NamedFusion], membership: Me
 
 
 def check_membership(run: TrialRun, membership: Membership) -> None:
-    """Refuses to leave out everybody, to add anybody twice, and to subtract what is no sum."""
+    """Refuses to leave out all clients, to add a client twice, or to subtract a net."""
     known_as, there = run.allocation.partition.known_as, {*run.rounds[-1].answered}
     left = {*membership.without, *membership.removed}
     if there <= {*membership.without} or (there <= left and not membership.joined):
         option = "--remove" if membership.removed else "--without"
-        raise AccordError(f"{option} leaves no client of {run.folder.id}.")
+        raise AccordError(f"{option} leaves no client of {run.folder.id}. Name fewer clients.")
     both = sorted(known_as[name] for name in {*membership.without} & {*membership.removed})
     if both:
         raise AccordError(
-            f"--without {both[0]} --remove {both[0]}: who is left out is in no sum to be "
-            "subtracted from. Name each client once."
+            f"--without {both[0]} --remove {both[0]}: a client that is left out cannot be "
+            "subtracted as well. Name each client once."
         )
     if (membership.joined or membership.removed) and run.trial.recipe.uploads == "nets":
         raise AccordError(
             f"--add and --remove need uploads that are sums; the clients of {run.folder.id} upload "
-            "nets. Leave one out with --without, or choose trials with --trial."
+            "nets. Leave a client out with --without, or choose trials with --trial."
         )
     briefing = Briefing.load(run.rounds[-1].folder.briefing)
-    # Who went may come again, with a corrected upload.
+    # A client that was removed may be added again, with a corrected upload.
     known = {called for name, called in known_as.items() if name not in left}
     for path in membership.joined:
         upload = Upload.load(path)
@@ -119,21 +119,21 @@ def check_membership(run: TrialRun, membership: Membership) -> None:
             upload.check(briefing, str(path))
         except AccordError as error:
             raise AccordError(
-                f"--add {error} If it belongs to another trial of this record, name that one with "
-                "--trial."
+                f"--add {error} If the upload belongs to another trial of this record, name that "
+                "trial with --trial."
             ) from None
         client = upload.header.client
         refuse_name(client, f"--add {path}: the client it names")
         if client in known:
             raise AccordError(
-                f"--add {path}: client {client} is one of {run.folder.id} already, or was named "
-                "before, and would count twice."
+                f"--add {path}: client {client} is one of {run.folder.id} already, or was added "
+                "before, and would count twice. Remove this option, or remove that client first."
             )
         known.add(client)
 
 
 def refuse_name(name: str, what: str) -> None:
-    """Names of newcomers: two that look alike would count one client twice."""
+    """Refuses a name that looks like another one, because one client could then count twice."""
     if not name or not name.isprintable() or name != name.strip() or len(name) > LONGEST:
         raise AccordError(
             f"{what}: expected a name of up to {LONGEST} characters, without spaces around it; "
@@ -142,7 +142,7 @@ def refuse_name(name: str, what: str) -> None:
 
 
 def tell_lost(run: TrialRun, membership: Membership, tell: Callable[[str], None]) -> None:
-    """A class whose last images leave with a client is never answered again."""
+    """Reports classes without any images, which the fused model can no longer predict."""
     left = {*membership.without, *membership.removed}
     counts = run.allocation.partition.label_counts
     stayed = counts[[name not in left for name in run.allocation.partition.names]].sum(axis=0)
@@ -156,11 +156,11 @@ def tell_lost(run: TrialRun, membership: Membership, tell: Callable[[str], None]
         if before and not after
     ]
     if lost:
-        tell(f"{run.folder.id}: nobody is left with images of {', '.join(lost)}")
+        tell(f"{run.folder.id}: no remaining client has images of {', '.join(lost)}")
 
 
 def check_uploads(run: TrialRun, membership: Membership) -> None:
-    """An upload that is gone, unusable or of other images is told before anything is fused."""
+    """Refuses uploads that are missing, unusable or of other images, before anything is fused."""
     briefing, partition = Briefing.load(run.rounds[-1].folder.briefing), run.allocation.partition
     paths = {
         client: run.measuring.scope.final.upload(client)
@@ -171,13 +171,13 @@ def check_uploads(run: TrialRun, membership: Membership) -> None:
         if not path.exists():
             called = partition.known_as[client]
             raise AccordError(
-                f"{path}: expected the upload of client {called}, found no such file. Put it back, "
+                f"{path}: expected the upload of client {called}, found no such file. Restore it, "
                 f"or leave that client out with --without {called}."
             )
     files = UploadFiles(list(paths.values()), briefing)
     of_total = (membership.joined or membership.removed) and not membership.without
     if of_total and total_stands(files, run.folder.total):
-        return  # the kept total speaks for them all
+        return  # the stored total is used instead of the uploads
     for index, (client, path) in enumerate(paths.items()):
         called = partition.known_as[client]
         advice = f"Put the right file there, or leave that client out with --without {called}."
@@ -189,5 +189,5 @@ def check_uploads(run: TrialRun, membership: Membership) -> None:
         if upload.tensors["label_counts"].tolist() != counts:
             raise AccordError(
                 f"{path}: expected the upload of client {called}, with label counts {counts}; "
-                f"found others. {advice}"
+                f"found other label counts. {advice}"
             )

@@ -1,4 +1,4 @@
-"""What a study needs before anything trains: datasets, allocations, and one run per trial."""
+"""Prepares a study: loads its datasets, makes its allocations, and makes one run per trial."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Tell = Callable[[str], None]
 
 
 class Plan:
-    """What a study needs before anything trains: datasets, allocations, and one run per trial."""
+    """What a study needs before any training: datasets, allocations, and one run per trial."""
 
     def __init__(self, study: Study, data_root: Path | None, tell: Tell) -> None:
         self.study, self.data_root, self.tell = study, data_root, tell
@@ -44,8 +44,8 @@ class Plan:
         self._deals: dict[str, Allocation] = {}
         self._digests: dict[str, str] = {}
         self._told: set[str] = set()
-        self._revealing: dict[str, tuple[int, int, int]] = {}  # of each recipe, at the worst
-        self._required: set[str] = set()  # fusions that can work: some look at many files
+        self._revealing: dict[str, tuple[int, int, int]] = {}  # the worst case of each recipe
+        self._required: set[str] = set()  # fusions that were checked; some checks read many files
         check_devices(study.options)
 
     def dataset(self, data: DataConfig) -> Dataset:
@@ -65,7 +65,7 @@ class Plan:
         return self._datasets[key]
 
     def allocation(self, trial: Trial) -> tuple[str, Allocation]:
-        """The trial's allocation and its key; recipes of one seed share it."""
+        """The trial's allocation and its key; all recipes of a seed share an allocation."""
         data, partition = trial.setup.data, trial.setup.partition
         dataset = self.dataset(data)
         key = allocation_key(dataset, data, partition, trial.seed)
@@ -74,7 +74,7 @@ class Plan:
         return key, self._deals[key]
 
     def check(self) -> None:
-        """Finds every image, deals them all out, and tries each recipe on its net."""
+        """Finds all images, partitions them, and builds the first briefing of each recipe."""
         seen = set()
         for recipe in self.study.recipes:
             for term, spec in getattr(recipe, "align", {}).items():
@@ -102,11 +102,11 @@ class Plan:
         for name, (few, clients, width) in self._revealing.items():
             self.tell(
                 f"{name}: {few} of {clients} clients hold fewer images than φ has features "
-                f"({width}): their sums tell of single images (docs/closed-form.md)"
+                f"({width}): their sums reveal single images (docs/closed-form.md)"
             )
 
     def check_fusions(self, trial: Trial, allocation: Allocation) -> None:
-        """Refuses rules that could not work on this trial's uploads."""
+        """Refuses fusions that cannot be used on this trial's uploads."""
         norm, public = trial.setup.net.norm, len(allocation.split.public)
         for fusion in trial.fusions:
             key = f"{fusion.spec} {norm} {public}"
@@ -119,7 +119,7 @@ class Plan:
                 raise AccordError(f"fusion {fusion.label!r}: {error}") from None
 
     def _tell_lacking(self, allocation: Allocation) -> None:
-        """Classes too rare for the public set: no mistake, but the bank says nothing of them."""
+        """Reports classes without public images, for which the bank has no features."""
         there = allocation.part("public").label_counts(len(allocation.classes))
         lacking = [
             name
@@ -128,14 +128,14 @@ class Plan:
         ]
         line = (
             f"the public images have none of {len(lacking)} classes ({_some(lacking)}), and so the "
-            "bank says nothing of these"
+            "bank has no features of these classes"
         )
         if lacking and line not in self._told:
             self._told.add(line)
             self.tell(line)
 
     def _note_revealing(self, trial: Trial, allocation: Allocation) -> None:
-        """Sums of few images tell of each of them: what must be known before they are sent."""
+        """Counts clients with fewer images than features, whose sums reveal single images."""
         recipe = trial.recipe
         if not isinstance(recipe, ClosedFormRecipe) or recipe.pooled:
             return
@@ -147,7 +147,7 @@ class Plan:
             self._revealing[recipe.name] = (few, len(sizes), width)
 
     def keep_sources(self, record: Record) -> None:
-        """Earlier trials behind a bank stay what they were when the record was begun."""
+        """Refuses sources of banks that have changed since the record was begun."""
         for recipe in self.study.recipes:
             if isinstance(recipe, TrainingRecipe) and recipe.bank and recipe.bank.source:
                 source = TrialFolder(Path(recipe.bank.source))
@@ -159,7 +159,7 @@ class Plan:
         return self._digests[str(source.path)]
 
     def runs(self, record: Record) -> list[Run]:
-        """One run per teacher and trial, finished ones included; writes nothing."""
+        """One run per teacher, map and trial, with the finished trials; writes nothing."""
         prepared: list[TrialRun] = []
         teachers: dict[str, TeacherRun] = {}
         maps: dict[str, MapRun] = {}
@@ -190,15 +190,15 @@ class Plan:
             if one.twin is not None and not one.over:
                 one.twin.followers += 1
             if not one.over and one.unbriefed:
-                # A map that is drawn already needs no teacher any more.
+                # A map whose values are drawn already does not need its teacher.
                 helpers = (teacher, fixed) if not (fixed and fixed.over) else ()
                 needed |= {helper.folder.id: helper for helper in helpers if helper}
             trained.setdefault(training, one)
             prepared.append(one)
-        return [*needed.values(), *prepared]  # others train while a teacher does
+        return [*needed.values(), *prepared]  # other trials run while a teacher trains
 
     def _note_finished(self, run: TrialRun) -> None:
-        """A trial is finished when nothing is left to measure that could still be measured."""
+        """Marks a trial as finished if everything that can still be measured has been measured."""
         finished = run.folder.info().get("status") == "finished"
         if finished and not run.measuring.agenda.possible():
             run.status, run.trained = "finished", True
@@ -206,7 +206,7 @@ class Plan:
                 self.tell(remark)
 
     def teacher(self, trial: Trial, record: Record) -> TeacherRun | None:
-        """Who encodes the public images of a trial with a bank, or gives its map an encoder."""
+        """The teacher that encodes the public images for a bank, or that is part of a map."""
         bank, teachers = bank_of(trial), 1
         if isinstance(trial.recipe, ClosedFormRecipe):
             teachers = trial.recipe.map.teachers
@@ -225,7 +225,7 @@ class Plan:
         )
 
     def map(self, trial: Trial, teacher: TeacherRun | None, record: Record) -> MapRun | None:
-        """Who draws the fixed features of a closed form."""
+        """The run that draws the fixed features of a closed form."""
         if not isinstance(trial.recipe, ClosedFormRecipe):
             return None
         key, allocation = self.allocation(trial)
@@ -243,7 +243,7 @@ def bank_of(trial: Trial) -> BankConfig | None:
 
 
 def kind_of_work(trial: Trial) -> str:
-    """Equal for trials whose clients do the same work, each on its own images."""
+    """A key that is equal for trials whose clients do the same work, on any images."""
     setup = trial.setup
     method = trial.method_spec
     return (
@@ -252,7 +252,7 @@ def kind_of_work(trial: Trial) -> str:
 
 
 def _empty_classes(dataset: Dataset) -> list[str]:
-    """Labels with gaps make classes that nobody holds: allowed, but hardly meant."""
+    """A remark about classes without training images, which are allowed but unusual."""
     held = set(np.unique(dataset.train.labels).tolist())
     empty = [name for index, name in enumerate(dataset.classes) if index not in held]
     return [f"{len(empty)} classes have no training image ({_some(empty)})"] if empty else []
@@ -263,7 +263,7 @@ def _some(names: list[str]) -> str:
 
 
 def training_key(trial: Trial, allocation: str, helper: Run | None) -> str:
-    """Equal for trials whose clients train alike: recipes may differ in name and fusion only."""
+    """A key that is equal for trials whose recipes differ only in their names and fusions."""
     setup = trial.setup.model_dump(mode="json")
     who = NAME if trial.recipe.name == NAME else "0"
     options = [use_autocast(trial.options, who), trial.options.compile]
@@ -284,7 +284,7 @@ def _key(*parts: Any) -> str:
 
 
 def trial_id(trial: Trial, training: str) -> str:
-    """A name that people can read and that no two different trials share."""
+    """A readable name of a trial, different for every trial."""
     alpha = trial.setup.partition.skew
     words = [trial.recipe.name, f"a{alpha:g}" if alpha else "", f"s{trial.seed}", training]
     return "-".join(word for word in words if word)

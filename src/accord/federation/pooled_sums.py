@@ -1,6 +1,7 @@
-"""The sum of all clients' sums, kept: who comes is added and who goes is subtracted.
+"""The stored total of all clients' sums, to which clients are added or from which they are removed.
 
-Nobody else's upload is read again, and the result is that of never having been there.
+The uploads of the other clients are not read again. The result is the same as if a removed client
+had never taken part.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from accord.messages import Briefing, Message, Upload
 
 
 class TotalHeader(Config):
-    """Whose sums they are, and of which files."""
+    """The briefing and the upload files of a total."""
 
     briefing: str
-    files: dict[str, tuple[int, int]]  # name → size and time of its last change
+    files: dict[str, tuple[int, int]]  # name → size and time of the last change
 
 
 @dataclass(frozen=True)
 class Total(Message):
-    """The sums of several clients in float64, at the server only."""
+    """The total of several clients' sums in float64. It stays at the server."""
 
     header: TotalHeader
     kind: ClassVar[str] = "total"
@@ -36,7 +37,7 @@ class Total(Message):
 
 
 def total_of(files: UploadFiles, keep: Path | None) -> Sums:
-    """The clients' sums added up: as the file `keep` has them, or from every upload, then kept."""
+    """The total of the clients' sums: read from the file `keep`, or computed and stored there."""
     header = _header(files)
     kept = _kept(keep, header)
     if kept is not None:
@@ -49,7 +50,7 @@ def total_of(files: UploadFiles, keep: Path | None) -> Sums:
 
 
 def total_stands(files: UploadFiles, keep: Path) -> bool:
-    """Whether `keep` is the total of these very files."""
+    """Whether the file `keep` holds the total of these files."""
     return _kept(keep, _header(files)) is not None
 
 
@@ -59,7 +60,7 @@ def _header(files: UploadFiles) -> TotalHeader:
 
 
 def _kept(keep: Path | None, header: TotalHeader) -> Sums | None:
-    """It saves time and nothing else: one that is damaged or does not fit is passed over."""
+    """The stored total; None if it is damaged or does not fit, because it can be computed again."""
     try:
         found = Total.load(keep) if keep is not None and keep.exists() else None
     except AccordError:
@@ -74,13 +75,13 @@ def _kept(keep: Path | None, header: TotalHeader) -> Sums | None:
 
 
 def changed(total: Sums, briefing: Briefing, come: Iterable[Path], gone: Iterable[Path]) -> Sums:
-    """`total` with the uploads `come` added and `gone` subtracted."""
+    """`total` plus the uploads `come` and minus the uploads `gone`."""
     for path in come:
         total = total + _checked(path, briefing)
     for path in gone:
         total = total - _checked(path, briefing)
     if not total.total:
-        raise AccordError("--remove leaves nobody: no image is left to learn from.")
+        raise AccordError("--remove leaves no client with images. Remove fewer clients.")
     return total
 
 

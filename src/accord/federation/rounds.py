@@ -1,4 +1,4 @@
-"""The rounds of a trial: whom each one asks, what it leaves behind, and whether it is over."""
+"""The rounds of a trial: the clients that each round asks, its files, and whether it is closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accord.study.study import Trial
 
 
 class RoundReport(Config):
-    """How a round went, as round.json keeps it; written when all answers are in."""
+    """The content of round.json, which is written when no more answers are expected."""
 
     round: int
     asked: tuple[str, ...]
@@ -28,18 +28,18 @@ class RoundReport(Config):
     failed: dict[str, str]  # client → reason
     upload_bytes: int
     download_bytes: int
-    seconds: float  # of training on one core, added up over clients
+    seconds: float  # training time on one core, summed over clients
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One exchange of a trial: a briefing down, uploads up."""
+    """One round of a trial: a briefing to the clients, and their uploads."""
 
     number: int
     folder: RoundFolder
     asked: tuple[str, ...]
-    needed: int  # uploads without which it cannot go on
-    epochs: tuple[int, ...]  # checkpoints, counted over all rounds
+    needed: int  # number of uploads that the round needs to continue
+    epochs: tuple[int, ...]  # its checkpoints; epochs are counted over all rounds
 
     @property
     def last_epoch(self) -> int:
@@ -49,7 +49,7 @@ class Round:
         return self.folder.upload(client, epoch, last=epoch == self.last_epoch)
 
     def has_answered(self, client: str) -> bool:
-        """Whether all uploads of a client are there, those of earlier checkpoints included."""
+        """Whether all uploads of a client exist, also those of earlier checkpoints."""
         return all(self.upload(client, epoch).exists() for epoch in self.epochs)
 
     def unanswered(self) -> list[str]:
@@ -61,7 +61,7 @@ class Round:
 
     @property
     def answered(self) -> tuple[str, ...]:
-        """Whose uploads count; before all answers are in, everyone who was asked."""
+        """The clients whose uploads are used; before the round is closed, all that were asked."""
         return self.report.answered if self.closed else self.asked
 
     @cached_property
@@ -76,7 +76,7 @@ class Round:
             ) from None
 
     def close(self, failed: dict[str, str]) -> None:
-        """Notes who answered and who failed, and what it took."""
+        """Writes round.json: the clients that answered or failed, bytes and seconds."""
         answered = tuple(client for client in self.asked if self.has_answered(client))
         uploads = [self.upload(client, self.last_epoch) for client in answered]
         events = [event for path in uploads for event in Upload.load(path).header.telemetry]
@@ -92,16 +92,16 @@ class Round:
         write_json(self.folder.report, report.model_dump(mode="json"))
 
     def forget_checkpoints(self) -> None:
-        """Removes what only an unfinished round needs: earlier checkpoints, interrupted clients."""
+        """Removes uploads of earlier checkpoints and saved states of interrupted clients."""
         for client in self.asked:
             for epoch in self.epochs[:-1]:
                 self.upload(client, epoch).unlink(missing_ok=True)
         shutil.rmtree(self.folder.path / "state", ignore_errors=True)
 
     def forget(self) -> None:
-        """Removes all but the report of a round that is over and measured.
+        """Removes all files of a measured round except its report.
 
-        The first briefing stays: it says what the trial began with.
+        The first briefing is kept, because it holds the initial weights of the trial.
         """
         self.forget_checkpoints()
         shutil.rmtree(self.folder.path / "uploads", ignore_errors=True)
@@ -130,7 +130,7 @@ def sampled(
 ) -> tuple[str, ...]:
     """The clients of a round: max(⌊fraction·K⌋, min_fit_clients, 1) of all K, in their order.
 
-    The number is Flower's; which clients these are depends on the seed and the round alone.
+    This is the number that Flower uses. The choice depends only on the seed and the round.
     """
     wanted = math.floor(settings.fraction * len(clients) + 1e-9)  # 0.29·100 is 28.999… in floats
     count = max(wanted, settings.min_fit_clients or 1)
@@ -141,8 +141,15 @@ def sampled(
     return tuple(clients[index] for index in chosen)
 
 
+def forget_memories(rounds: tuple[Round, ...], closed: Round) -> None:
+    """Removes memories that nobody needs: clients of the closed round go on from that round."""
+    for before in rounds[: closed.number - 1]:
+        for client in closed.answered:
+            before.folder.memory(client).unlink(missing_ok=True)
+
+
 def check_rounds(trial: Trial, clients: int) -> None:
-    """Refuses settings that no round of this trial could meet."""
+    """Refuses settings that need more clients than the trial has."""
     if not trial.recipe.several_rounds:
         return
     settings = trial.setup.rounds
@@ -154,5 +161,5 @@ def check_rounds(trial: Trial, clients: int) -> None:
         if value is not None and value > clients:
             raise AccordError(
                 f"'rounds.{key}': expected at most {clients}, the number of clients; found "
-                f"{value}. Make it smaller, or the partition larger."
+                f"{value}. Make it smaller, or use more clients."
             )

@@ -1,4 +1,4 @@
-"""Runs a study: allocate its images, take every trial to its end, record the results."""
+"""Runs a study: allocates its images, executes every trial, and records the results."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from accord.study.study import Study
 def run_study(
     study: Study, record: Record, data_root: Path | None, engine: Engine[Task], watcher: Watcher
 ) -> dict[str, list[str]]:
-    """Runs or continues `study`; returns the reasons of each trial that failed."""
+    """Runs or continues `study`. Returns the reasons of failure of each failed trial."""
     plan = Plan(study, data_root, watcher.tell)
     try:
         record.refuse_another(study)
-        plan.check()  # mistakes show before anything is written
+        plan.check()  # mistakes are reported before anything is written
         with record.lock():
             runs = plan.runs(record)
             holders = {one.key: one for one in runs}.values()
@@ -37,8 +37,8 @@ def run_study(
             record.write_results()
     except OSError as error:
         raise AccordError(
-            f"cannot write to {error.filename or record.path}: {error.strerror or error}. Mend "
-            "that and run the same command again: it goes on where it stopped."
+            f"cannot write to {error.filename or record.path}: {error.strerror or error}. Solve "
+            "this problem and run the same command again: it continues where it stopped."
         ) from error
     return {run.folder.id: run.failures for run in runs if run.failures}
 
@@ -47,7 +47,7 @@ def execute_runs(
     runs: Sequence[Run], record: Record, engine: Engine[Task], watcher: Watcher
 ) -> None:
     for run in runs:
-        run.tidy()  # a former run may have ended between its last result and its tidying
+        run.tidy()  # an earlier process may have been stopped before it removed these files
     todo = [run for run in runs if not run.over]
     if not todo:
         return

@@ -1,7 +1,7 @@
-"""The server's teacher: a federation of one client, who holds the public images.
+"""The server's teacher: a federation of one client, which holds the public images.
 
-A teacher is briefed, trained and kept exactly as clients are, so that an earlier trial's clients
-can stand in for it: both are a folder with a briefing and uploads that answer it.
+A teacher is briefed, trained and stored in the same way as clients. The clients of an earlier trial
+can therefore replace it: both are a folder with a briefing and uploads.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ NAME = "teacher"
 
 
 def teacher_trial(trial: Trial) -> Trial:
-    """The teacher's own trial: the clients' net, start and budget, but its own loss and epochs.
+    """The teacher's trial: the clients' net, initial weights and budget, its own loss and epochs.
 
-    A map's teacher is the control `public-teacher`; a bank's is plain cross-entropy.
+    The teacher of a map is trained as the recipe `public-teacher`, the teacher of a bank with
+    cross-entropy only.
     """
     recipe = trial.recipe
     bank = recipe.bank if isinstance(recipe, TrainingRecipe) else None
@@ -54,7 +55,7 @@ def teacher_trial(trial: Trial) -> Trial:
 
 
 def encode(files: UploadFiles, images: ImageSet, device: str) -> Rows:
-    """norm(Σ_k (n_k/n) f_k(x)) of every image: what the fusion `features` compares, unit length."""
+    """norm(Σ_k (n_k/n) f_k(x)) of every image, of unit length, as in the fusion `features`."""
     weights = client_weights(files.summaries(), "count")
 
     def weighted(client: int, outputs: Outputs) -> Tensor:

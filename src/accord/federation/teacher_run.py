@@ -1,7 +1,7 @@
-"""A teacher on its way: brief → train on the public images → encode them.
+"""Runs a teacher: brief it → train it on the public images → encode them.
 
-RUN/teachers/<id> then holds a briefing and an upload like a trial's, and features.safetensors:
-every public image, encoded. Trials that need the same teacher share it.
+RUN/teachers/<id> then holds a briefing and uploads like those of a trial, and features.safetensors
+with the features of every public image. Trials that need the same teacher share it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from accord.record.folders import TrialFolder
 
 @dataclass
 class TeacherRun(Run):
-    """The public features of one seed; `source`: an earlier trial whose nets encode them.
+    """Makes the public features of one seed; with a `source`, an earlier trial's nets make them.
 
-    Of several teachers, each has the same start and other batches.
+    Several teachers have the same initial weights and different batches.
     """
 
     kind: ClassVar[str] = "teacher"
@@ -68,11 +68,11 @@ class TeacherRun(Run):
 
     @property
     def passes(self) -> float:
-        """What encoding an image takes, in training steps."""
+        """The cost of encoding an image, where training on an image costs 1."""
         return FORWARD * (len(uploads_of(self.source)) if self.source else self.teachers)
 
     def rows(self) -> Rows:
-        """The unit features of all public images, once it is finished."""
+        """The unit features of all public images, after the run is finished."""
         tensors = Features.load(self.features).tensors
         return Rows(tensors["features"], tensors["labels"])
 
@@ -104,7 +104,7 @@ class TeacherRun(Run):
         self.folder.write_info(self._info(status))
 
     def _accuracy(self) -> float | None:
-        """The first one's on the public images; None if it failed, or for an earlier trial."""
+        """The first teacher's accuracy on the public images; None if there is no teacher's net."""
         path = self._upload(NAME)
         return Upload.load(path).header.train_accuracy if path.exists() else None
 

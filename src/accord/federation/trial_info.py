@@ -1,4 +1,4 @@
-"""What trial.json says of a trial."""
+"""The content of trial.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any]:
-    """The content of trial.json; `old` is what it said before."""
+    """The content of trial.json; `old` is its content until now."""
     trial, partition = run.trial, run.allocation.partition
     setup = trial.setup.model_dump(mode="json")
     reports = [one.report for one in run.rounds if one.closed]
@@ -51,7 +51,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
 
 
 def _union(info: dict[str, Any], fusions: Iterable[NamedFusion]) -> list[dict[str, Any]]:
-    """The fusions a trial has been asked for, now and before."""
+    """The fusions that a trial was asked for, now and before."""
     before = info.get("config", {}).get("fusions", [])
     found = {spec["as"]: spec for spec in before}
     return list({**found, **{one.label: one.to_json() for one in fusions}}.values())

@@ -1,4 +1,4 @@
-"""One trial on its way: in every round brief, ask, advance; then merge, measure, record."""
+"""Runs one trial: in every round brief, ask and advance; then merge, measure and record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accord.federation.map_run import MapRun
 from accord.federation.measuring import Measuring
 from accord.federation.measuring.scope import Scope
 from accord.federation.membership import EVERYBODY, Membership
-from accord.federation.rounds import Round, rounds_of
+from accord.federation.rounds import Round, forget_memories, rounds_of
 from accord.federation.tasks import Task
 from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.answer import AnswerBriefing
@@ -29,17 +29,17 @@ from accord.messages import Briefing, ServerState
 
 @dataclass
 class TrialRun(Run):
-    """A trial, and whom it waits for."""
+    """Runs a trial; `twin`, `teacher` and `map` are runs that it waits for."""
 
     kind: ClassVar[str] = "trial"
-    training_key: str = field(kw_only=True)  # trials with the same key train alike
-    twin: TrialRun | None = field(default=None, kw_only=True)  # an earlier one that trains alike
-    teacher: TeacherRun | None = field(default=None, kw_only=True)  # whose features are its bank
-    map: MapRun | None = field(default=None, kw_only=True)  # the fixed features it looks through
+    training_key: str = field(kw_only=True)  # trials with the same key have the same training
+    twin: TrialRun | None = field(default=None, kw_only=True)  # earlier one with the same training
+    teacher: TeacherRun | None = field(default=None, kw_only=True)  # makes the features of its bank
+    map: MapRun | None = field(default=None, kw_only=True)  # draws its fixed features
     followers: int = field(default=0, kw_only=True)  # later trials that still need its uploads
-    trained: bool = field(default=False, kw_only=True)  # all uploads of all rounds are there
-    again: bool = field(default=False, kw_only=True)  # finished before, and fused once more
-    silent: dict[str, str] = field(default_factory=dict, kw_only=True)  # who failed this round
+    trained: bool = field(default=False, kw_only=True)  # all uploads of all rounds exist
+    again: bool = field(default=False, kw_only=True)  # it was finished and is now fused again
+    silent: dict[str, str] = field(default_factory=dict, kw_only=True)  # failed client → reason
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
@@ -60,7 +60,7 @@ class TrialRun(Run):
 
     @property
     def device(self) -> str:
-        """Where the server works."""
+        """The device of the server."""
         return choose_device(self.trial.options.device, self.clients[0])
 
     # --- what is left to do --------------------------------------------------------------------
@@ -70,10 +70,10 @@ class TrialRun(Run):
         return [(one, client) for one in self.rounds for client in self._missing(one)]
 
     def _missing(self, one: Round) -> list[str]:
-        """Who still has to answer in a round.
+        """The clients that still have to answer in a round.
 
-        A one-shot trial can be answered again when somebody has deleted an upload; later rounds
-        build on memories that are no longer there.
+        In a one-shot trial, clients answer again if a user has deleted their uploads. With several
+        rounds this is impossible, because the clients' memories no longer exist.
         """
         if not one.closed:
             return one.unanswered()
@@ -83,20 +83,20 @@ class TrialRun(Run):
 
     @property
     def unbriefed(self) -> bool:
-        """Whether the first briefing is still to be written or compared; it needs the helpers."""
+        """Whether the first briefing must still be made, which needs the teacher and the map."""
         first = self.rounds[0]
         return not first.folder.briefing.exists() or any(
             one is first for one, _ in self.untrained()
         )
 
     def training_size(self, client: str) -> float:
-        """A client's work in one round, in images passed through the net."""
+        """A client's work in one round, measured in images passed through the net."""
         counts = self.allocation.partition.label_counts[self.clients.index(client)]
         return float(int(counts.sum()) * self.trial.setup.budget.epochs * self.views)
 
     @property
     def views(self) -> int:
-        """Views per image and step; a client that sums looks at every image once."""
+        """Views per image and step; 1 for a client that sums fixed features."""
         return getattr(self.trial.recipe, "views", 1)
 
     def work(self) -> float:
@@ -106,7 +106,7 @@ class TrialRun(Run):
         agenda = self.measuring.agenda
         return training + agenda.merge_work() + agenda.measure_work()
 
-    # --- the way -------------------------------------------------------------------------------
+    # --- the steps of a trial ------------------------------------------------------------------
 
     def way(self) -> Iterator[Step]:
         while not self._helpers_are_over():
@@ -117,16 +117,16 @@ class TrialRun(Run):
             return
         if self.twin is not None:
             self._link_uploads(self.twin)
-        measuring: list[Job[Task]] = []  # of the round before: no core waits for it
+        measuring: list[Job[Task]] = []  # jobs of the round before, done while clients train
         for one in self.rounds:
             yield [*self._questions(one), *measuring]
             self._tidy_before(one)
             self._close(one)
             if self.failures:
                 return
+            self.trained = one is self.rounds[-1]
             yield [*self.measuring.merge_jobs(one), *self._advance(one)]
             measuring = list(self.measuring.measure_jobs(one))
-        self.trained = True
         yield measuring
         self.remarks += self.measuring.agenda.remarks()
         self.measuring.write()
@@ -134,16 +134,16 @@ class TrialRun(Run):
     def fuse_again(
         self, fusions: list[NamedFusion], membership: Membership, keep: str | None
     ) -> None:
-        """Goes back to where its clients have just trained, to fuse them otherwise.
+        """Prepares the finished trial for other fusions of its uploads.
 
-        The nets of the fusion `keep` stay until `forget_merged`.
+        The nets of the fusion `keep` are kept until `forget_merged`.
         """
         self.trial = replace(self.trial, fusions=tuple(fusions))
         self.measuring = self._measuring(membership, keep)
         self.status, self.again, self.steps = "open", True, self._fusing()
 
     def _fusing(self) -> Iterator[Step]:
-        """The end of the way alone; earlier rounds are measured as far as their uploads exist."""
+        """Only the last steps; earlier rounds are measured if their uploads still exist."""
         for one in self.rounds:
             yield list(self.measuring.merge_jobs(one))
             yield list(self.measuring.measure_jobs(one))
@@ -163,7 +163,7 @@ class TrialRun(Run):
     # --- one round -----------------------------------------------------------------------------
 
     def _questions(self, one: Round) -> list[Job[Task]]:
-        """Writes the briefing and asks whoever has not answered, the largest first."""
+        """Writes the briefing and asks the clients that have not answered, the largest first."""
         self.silent = {}
         missing = self._missing(one)
         if missing or (one.number == 1 and not one.folder.briefing.exists()):
@@ -189,14 +189,14 @@ class TrialRun(Run):
         return method.brief(method.start(opening(self.trial, self.allocation, public, values)))
 
     def _remembered(self, client: str, one: Round) -> int | None:
-        """The last round before this one from which a client has kept something."""
+        """The last round before this one from which a client has kept a memory."""
         before = [other for other in self.rounds if other.number < one.number]
         kept = [r.number for r in before if client in r.answered]
         kept = [number for number in kept if self.folder.round(number).memory(client).exists()]
         return max(kept, default=None)
 
     def _close(self, one: Round) -> None:
-        """Notes how the round went; with too few answers the trial fails."""
+        """Writes the round's report; if too few clients have answered, the trial fails."""
         if one.closed:
             return
         missing = one.unanswered()
@@ -204,22 +204,24 @@ class TrialRun(Run):
             reasons = [f"client {name}: {reason}" for name, reason in self.silent.items()]
             self.failures += reasons or [f"client {missing[0]} left no upload"]
             return
+        self._write_events(one, [name for name in one.asked if name not in missing])
         one.close(self.silent)
-        self._write_events(one)
+        if not self.trial.options.keep_checkpoints:
+            forget_memories(self.rounds, one)
         for name in one.report.failed:
             self.remarks.append(
                 f"{self.folder.id}: client {name} failed in round {one.number}, which went on "
                 f"without it: {one.report.failed[name]}"
             )
 
-    def _write_events(self, one: Round) -> None:
-        """events.jsonl, whole and in order: earlier rounds as they stand there, then this one."""
+    def _write_events(self, one: Round, answered: list[str]) -> None:
+        """Writes events.jsonl in order: the lines of earlier rounds, then those of this round."""
         before = [e for e in self.folder.read_events() if e["round"] < one.number]
-        names = [(self.clients.index(name), name) for name in one.answered]
+        names = [(self.clients.index(name), name) for name in answered]
         self.folder.write_events([*before, *self.events_of(one.folder, names)])
 
     def _advance(self, one: Round) -> list[Job[Task]]:
-        """Makes the state of the next round, unless it is there or this is the last one."""
+        """The job that makes the next round's state, if there is a next round without a state."""
         if one is self.rounds[-1]:
             return []
         following = self.rounds[one.number]
@@ -239,14 +241,14 @@ class TrialRun(Run):
         return [Job(task, self.trial.method.work(public))]
 
     def _tidy_before(self, one: Round) -> None:
-        """The round before has been measured now, and its uploads have done their work."""
+        """Removes the uploads of the round before, which has been measured by now."""
         if one.number == 1:
             return
         self.measuring.write()
         if not self.trial.options.keep_checkpoints:
             self.rounds[one.number - 2].forget()
 
-    # --- others it depends on ------------------------------------------------------------------
+    # --- runs that it depends on ---------------------------------------------------------------
 
     def _helpers_are_over(self) -> bool:
         helpers = [helper for helper in (self.teacher, self.map) if helper is not None]
@@ -263,11 +265,11 @@ class TrialRun(Run):
                 f"its map {self.map.folder.id} could not be drawn: {' '.join(self.map.failures)}"
             ]
         if self.twin is not None and self.twin.status == "failed" and self.untrained():
-            return [f"trains like {self.twin.folder.id}, which failed"]
+            return [f"it shares the training of {self.twin.folder.id}, which failed"]
         return []
 
     def _link_uploads(self, twin: TrialRun) -> None:
-        """Takes over the uploads of a trial that trained alike: same briefing, same bytes."""
+        """Links the uploads of a trial with the same training, so that no client trains again."""
         for own, other in zip(self.rounds, twin.rounds, strict=True):
             for client in other.asked:
                 if other.has_answered(client):
@@ -280,7 +282,7 @@ class TrialRun(Run):
             self.twin.tidy()
 
     def tidy(self) -> None:
-        """Removes what only an unfinished trial, or one that trains alike, needs."""
+        """Removes files that only an unfinished trial, or one with the same training, needs."""
         if self.status != "finished" or self.followers or self.trial.options.keep_checkpoints:
             return
         *before, last = self.rounds
@@ -293,7 +295,7 @@ class TrialRun(Run):
 
     def end(self, status: Literal["finished", "failed"]) -> None:
         if status == "failed" and self.again:
-            return  # what it found before stays
+            return  # its earlier results are kept
         self._write_info(status)
         self.tidy()
 

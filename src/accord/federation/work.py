@@ -1,8 +1,7 @@
-"""Work on its way through the engine: what a trial, a teacher and a map have in common.
+"""The base class of the runs of trials, teachers and maps.
 
-A `Run` hands out the jobs that can be done now and takes their results. It keeps nothing that
-matters in memory: what is finished is read off the files, so a run that was killed goes on where
-it stopped.
+A `Run` gives out the jobs that can be done now and takes their results. Its progress is read from
+the files of the record, so that a run that was killed continues where it stopped.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from accord.record.folders import RoundFolder, TrialFolder
 from accord.record.record import Record
 from accord.study.study import Trial
 
-Step = Sequence[Job[Task]] | None  # jobs to be done together; None: it has to wait for others
+Step = Sequence[Job[Task]] | None  # jobs that can run together; None: wait for another run
 
 
 @dataclass
 class Run(ABC):
-    """A trial, its folder, and how far it is."""
+    """A trial, its folder and its progress."""
 
     trial: Trial
     record: Record
@@ -53,26 +52,26 @@ class Run(ABC):
 
     @abstractmethod
     def work(self) -> float:
-        """What is still to be done, in images passed through the net."""
+        """The remaining work, measured in images passed through the net."""
 
     @abstractmethod
     def way(self) -> Iterator[Step]:
-        """All that has to be done, from top to bottom.
+        """The steps of the run, in order.
 
-        Each step hands out jobs, and the next one begins when they are done. Nothing follows a
-        step with a failure.
+        Each step gives out jobs, and the next step begins when they are done. After a step with a
+        failure the run ends.
         """
 
     @abstractmethod
     def end(self, status: Literal["finished", "failed"]) -> None:
-        """Writes down how it ended."""
+        """Writes the final status to the record."""
 
     @property
     def over(self) -> bool:
         return self.status != "open"
 
     def advance(self) -> None:
-        """Goes on to the next step as long as nothing of this one is left."""
+        """Begins the next step if all jobs of the current step are done."""
         if self.steps is None:
             self.steps = self.way()
         while not self.over and not self.ready and not self.pending:
@@ -85,29 +84,29 @@ class Run(ABC):
             self.status = "failed" if self.failures else "finished"
             self.end(self.status)
 
-    def take(self, job: Job[Task], result: dict[str, Any]) -> None:  # noqa: ARG002 - files say it
+    def take(self, job: Job[Task], result: dict[str, Any]) -> None:  # noqa: ARG002
         self.peak_memory = max(self.peak_memory, result.pop("peak_memory", 0))
 
     def take_failure(self, job: Job[Task], reason: str) -> None:
         self.failures.append(f"{job.task.subject}: {reason}")
 
-    def close(self) -> None:  # noqa: B027 - most hold nothing
-        """After its end: lets go of what it held."""
+    def close(self) -> None:  # noqa: B027 - most runs hold nothing
+        """Called after the end of the run, to release what it holds."""
 
-    def tidy(self) -> None:  # noqa: B027 - a teacher leaves nothing
-        """Removes what only an unfinished run needs."""
+    def tidy(self) -> None:  # noqa: B027 - a teacher has no such files
+        """Removes files that only an unfinished run needs."""
 
     @property
     def allocation_path(self) -> Path:
         return self.record.allocation(self.key)
 
     def save_allocation(self) -> None:
-        """Writes who holds which images, for workers and for those who come after."""
+        """Writes the images of each client to the record, for workers and for later runs."""
         data, images = self.allocation.data, self.allocation.dataset.folder.name
         self.record.keep_data(data, images)
         self.allocation.save(self.allocation_path)
 
-    # --- what tasks are made of ----------------------------------------------------------------
+    # --- making tasks --------------------------------------------------------------------------
 
     @property
     def place(self) -> str:
@@ -119,8 +118,8 @@ class Run(ABC):
             briefing.save(path)
         elif path.read_bytes() != briefing.to_bytes():
             raise AccordError(
-                f"{path} is not what this version of Accord sends for the same study, or it is "
-                "damaged. Delete the trial's folder, or use another --out."
+                f"{path} is damaged, or another version of Accord made it. Delete the trial's "
+                "folder, or choose another folder with --out."
             )
 
     def question(
@@ -132,7 +131,7 @@ class Run(ABC):
         number: int = 1,
         remembers: int | None = None,
     ) -> Job[Task]:
-        """Asks one client to answer the briefing of a round; `client` None: on public images."""
+        """The job of one client in a round; if `client` is None, it uses the public images."""
         options = self.trial.options
         task = AnswerBriefing(
             place=self.place,
@@ -143,13 +142,13 @@ class Run(ABC):
             remembers=remembers,
             device=choose_device(options.device, name),
             autocast=use_autocast(options, name),
-            # Compiling costs more than a study's steps save.
+            # Compiling takes more time than it saves in a study.
             compile=False if options.compile == "auto" else options.compile,
         )
         return Job(task, size)
 
     def events_of(self, folder: RoundFolder, names: Iterable[tuple[Any, str]]) -> list[Any]:
-        """The telemetry in the last uploads of a round, by what events call each client."""
+        """The telemetry in the last uploads of a round; `names` holds (name in events, client)."""
         events = []
         for called, name in names:
             header = Upload.load(folder.upload(name, 0, last=True)).header
@@ -158,4 +157,4 @@ class Run(ABC):
         return events
 
 
-END: list[Job[Task]] = []  # this very list stands for the end of the way
+END: list[Job[Task]] = []  # this list object marks the end of the steps

@@ -1,4 +1,4 @@
-"""What a trial's uploads are worth: what is to be measured, by which jobs, with which result."""
+"""The measuring of a trial's uploads: what must be measured, the jobs, and their results."""
 
 from accord.federation.measuring.measuring import Measuring
 

@@ -1,4 +1,4 @@
-"""What is still to be measured, and what that will take."""
+"""The measurements that are still missing, and their cost."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from accord.federation.rounds import Round
 from accord.fusion.base import Merge
 from accord.fusion.named import NamedFusion
 
-FORWARD = 1 / 3  # what a forward pass costs, in training steps
+FORWARD = 1 / 3  # cost of a forward pass, where a training step costs 1
 
 
 @dataclass(frozen=True, eq=False)
 class Agenda:
-    """Fusions without a measure, checkpoint by checkpoint."""
+    """The fusions that have not been measured yet, for each checkpoint."""
 
     scope: Scope
 
     def missing(self, one: Round | None = None) -> list[tuple[Checkpoint, list[str]]]:
-        """Checkpoints with the fusions that have no measure yet, or one to be taken again."""
+        """Checkpoints with the fusions that must be measured, or measured again."""
         scope = self.scope
         measured = {
             checkpoint["epoch"]: checkpoint["fusions"]
@@ -34,17 +34,17 @@ class Agenda:
             names = [name for name in scope.rules if name not in known]
             kept = checkpoint.epoch == scope.final.epoch and scope.keep is not None
             if kept and scope.keep not in names:
-                names.append(str(scope.keep))  # what is kept is measured as it is now
+                names.append(str(scope.keep))  # a model that is saved is measured again
             if names:
                 found.append((checkpoint, names))
         return found
 
     def possible(self, one: Round | None = None) -> list[tuple[Checkpoint, list[str]]]:
-        """What is missing and still has its uploads."""
+        """The missing measurements whose uploads still exist."""
         return [(at, names) for at, names in self.missing(one) if self._has_uploads(at)]
 
     def remarks(self) -> list[str]:
-        """What can no longer be measured: uploads of earlier checkpoints are not kept."""
+        """Remarks on measurements that are impossible, because their uploads were not kept."""
         lost: dict[str, list[int]] = {}
         for at, names in self.missing():
             if not self._has_uploads(at):
@@ -61,19 +61,19 @@ class Agenda:
     # --- costs, in images passed through the net -----------------------------------------------
 
     def merge_work(self) -> float:
-        """Of all merges yet to do."""
+        """The cost of all missing merges."""
         public = len(self.scope.allocation.split.public)
         rules = [rule for at, names in self.missing() for _, rule in self.merges(at, names)]
         return sum(rule.work(public) for rule in rules)
 
     def measure_work(self) -> float:
-        """Of everything yet to measure."""
+        """The cost of all missing measurements."""
         allocation = self.scope.allocation
         images = len(allocation.part("test")) + len(allocation.part("validation"))
         return sum(images * self.passes(at, names) for at, names in self.missing())
 
     def passes(self, at: Checkpoint, names: list[str]) -> float:
-        """What an image costs on which `names` are measured; a client who sums has no net."""
+        """The cost of measuring `names` on one image; a client that sums has no net."""
         scope = self.scope
         merged = sum(scope.nets(rule, at.round) for _, rule in self.merges(at, names))
         alone = len(scope.clients(at.round)) if scope.trial.recipe.uploads == "nets" else 0
@@ -81,11 +81,11 @@ class Agenda:
 
     @property
     def forward(self) -> float:
-        """A pass through one net, where a client's work on an image is 1 for each epoch."""
+        """The cost of a forward pass, where a client's work on an image in an epoch costs 1."""
         return FORWARD if self.scope.trial.recipe.uploads == "nets" else 1.0
 
     def merges(self, at: Checkpoint, names: list[str]) -> Iterator[tuple[NamedFusion, Merge]]:
-        """The rules among `names` that make nets of their own, and the one to keep."""
+        """The fusions among `names` that make their own nets, and the one to keep."""
         kept = {self.scope.keep} if at.epoch == self.scope.final.epoch else set()
         for fusion in self.scope.trial.fusions:
             if fusion.label in {*names, *kept} and isinstance(fusion.rule, Merge):
@@ -93,7 +93,7 @@ class Agenda:
 
 
 def _epochs(numbers: list[int]) -> str:
-    """One epoch, or the first and the last of several."""
+    """The epochs in words: one epoch, or the first and the last of several."""
     if len(numbers) == 1:
         return f"epoch {numbers[0]}"
     return f"{len(numbers)} checkpoints from epoch {numbers[0]} to {numbers[-1]}"

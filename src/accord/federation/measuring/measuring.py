@@ -1,4 +1,4 @@
-"""Plans the merge and measure jobs of a trial; their answers are added up by `Tallies`."""
+"""Plans the merge and measure jobs of a trial; `Tallies` adds up their answers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from accord.fusion.base import Merge, Vote
 from accord.fusion.named import NamedFusion
 from accord.nets.inference import EVAL_BATCH
 
-# Images per measure job: few enough to keep every worker busy, and fixed, so that sums do not
-# depend on the number of workers. A multiple of the evaluation batch wastes no pass.
+# Images per measure job. The number is small, so that all workers are busy, and fixed, so that sums
+# do not depend on the number of workers. It is a multiple of the evaluation batch, so that all
+# batches are full.
 BLOCK = 2 * EVAL_BATCH
 
 
@@ -31,7 +32,7 @@ class Measuring:
         self.place, self.key, self.device = place, key, device
 
     def merge_jobs(self, one: Round) -> Iterator[Job[Task]]:
-        """One for every rule that makes other nets of the uploads."""
+        """One job for every fusion that makes new nets from the uploads."""
         scope = self.scope
         for at, names in self.agenda.possible(one):
             for fusion, rule in self.agenda.merges(at, names):
@@ -47,7 +48,7 @@ class Measuring:
                 yield Job(task, rule.work(len(scope.allocation.split.public)))
 
     def measure_jobs(self, one: Round) -> Iterator[Job[Task]]:
-        """Blocks of test and validation images, each for all rules and clients at once."""
+        """One job for every block of test or validation images, for all fusions and clients."""
         for at, names in self.agenda.possible(one):
             passes, rules = self.agenda.passes(at, names), self._rules(at, names)
             for part in ("test", "validation"):
@@ -69,7 +70,7 @@ class Measuring:
         }
 
     def _rules(self, at: Checkpoint, names: list[str]) -> dict[str, Any]:
-        """The rules of a task: those that vote, and those with nets of their own."""
+        """The rules of a task: those that vote, and those with their own nets."""
         votes, merged = {}, {}
         for fusion in self.scope.trial.fusions:
             if fusion.label not in names:
@@ -82,13 +83,13 @@ class Measuring:
         return {"votes": votes, "merged": merged}
 
     def write(self) -> None:
-        """measures.json, with all that was measured since; merged nets are no longer needed."""
+        """Adds the new measurements to measures.json and removes the merged nets."""
         self.tallies.write()
         if self.scope.keep is None:
             self.forget_merged()
 
     def nets(self, fusion: NamedFusion) -> list[str]:
-        """The files of the nets that a fusion asks, after the last epoch."""
+        """The files of the nets that a fusion uses, after the last epoch."""
         at = self.scope.final
         if not isinstance(fusion.rule, Merge):
             return [str(at.upload(client)) for client in self.scope.clients(at.round)]

@@ -1,4 +1,4 @@
-"""What is measured: the uploads of which clients, at which checkpoints, by which rules."""
+"""The scope of measuring: clients, checkpoints and fusions."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """A trial, its rounds, and who takes part in its fusions."""
+    """A trial, its rounds, and the clients that take part in its fusions."""
 
     trial: Trial
     folder: TrialFolder
     allocation: Allocation
     rounds: tuple[Round, ...]
     membership: Membership = EVERYBODY
-    keep: str | None = None  # the fusion whose nets somebody wants to have afterwards
+    keep: str | None = None  # the fusion whose nets are kept afterwards
 
     @cached_property
     def rules(self) -> dict[str, Fusion]:
@@ -47,7 +47,7 @@ class Scope:
         return {fusion.label: fusion.rule for fusion in self.trial.fusions}
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """All of them, in order; fusing again looks at the last round alone."""
+        """All checkpoints of all rounds, in order."""
         for one in self.rounds:
             for epoch in one.epochs:
                 yield Checkpoint(one, epoch)
@@ -57,23 +57,23 @@ class Scope:
         return Checkpoint(self.rounds[-1], self.rounds[-1].last_epoch)
 
     def clients(self, one: Round) -> tuple[str, ...]:
-        """Whose uploads are fused."""
+        """The clients whose uploads are fused."""
         return tuple(name for name in one.answered if name not in self.membership.without)
 
     def stayed(self, one: Round) -> list[str]:
         return [name for name in self.clients(one) if name not in self.membership.removed]
 
     def fused(self) -> tuple[str, ...]:
-        """Whose images the final result is of: who stayed, and who joined."""
+        """The clients of the final result: those that stayed, and those that joined."""
         known_as = self.allocation.partition.known_as
         stayed = (known_as[name] for name in self.stayed(self.rounds[-1]))
         return (*stayed, *self.membership.added)
 
     def left(self) -> list[str]:
-        """Who was left out or removed, by the names that people use."""
+        """The clients that were left out or removed, by the names that users know."""
         left = (*self.membership.without, *self.membership.removed)
         return [self.allocation.partition.known_as[name] for name in left]
 
     def nets(self, rule: Merge, one: Round) -> int:
-        """How many nets a rule makes of the uploads of a round."""
+        """The number of nets that a fusion makes from the uploads of a round."""
         return len(self.clients(one)) if rule.personal else 1

@@ -1,4 +1,4 @@
-"""From the tallies of blocks of images to what measures.json says of a checkpoint."""
+"""Adds up the tallies of blocks of images, and makes the entries of measures.json."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Tallies:
             self.solutions[task.epoch, task.label] = result["events"][-1]
 
     def write(self) -> None:
-        """Adds up the blocks and writes measures.json; earlier measures stay."""
+        """Adds up the blocks and writes measures.json; earlier measurements are kept."""
         folder, changed = self.scope.folder, self.scope.membership != EVERYBODY
         checkpoints = {c["epoch"]: c for c in folder.measures()["checkpoints"]}
         measured = {epoch for epoch, _, _ in self.blocks}
@@ -39,7 +39,7 @@ class Tallies:
                 continue
             fresh = self.checkpoint(at)
             old = checkpoints.get(at.epoch, {"fusions": {}})
-            # Fusing some of the clients again does not change what all of them did.
+            # Fusing only some clients does not change the trial's costs and clients' accuracies.
             kept = old if changed else {}
             fusions = {**old["fusions"], **fresh["fusions"]}
             checkpoints[at.epoch] = {**fresh, **kept, "fusions": fusions}
@@ -94,20 +94,20 @@ class Tallies:
     def _alone(
         self, at: Checkpoint, headers: list[UploadHeader], metrics: list[Metrics]
     ) -> list[tuple[str, UploadHeader, Metrics]]:
-        """What each client's own net reaches; nothing where clients upload sums."""
+        """The metrics of each client's own net; an empty list if clients upload sums."""
         if not metrics:
             return []
         return list(zip(self.scope.clients(at.round), headers, metrics, strict=True))
 
     def _headers(self, at: Checkpoint) -> list[UploadHeader]:
-        """Of the clients that are fused; the total of sums needs nobody's upload again."""
+        """The headers of the fused uploads; none if the stored total replaces the uploads."""
         if self.scope.membership.joined or self.scope.membership.removed:
             return []
         clients = self.scope.clients(at.round)
         return [Upload.load(at.upload(client)).header for client in clients]
 
     def _costs(self, at: Checkpoint, headers: list[UploadHeader]) -> dict[str, float | None]:
-        """Of all rounds until now; the time is in headers that may not have been read."""
+        """The costs of all rounds so far; the time is None if no headers were read."""
         scope = self.scope
         files = [at.upload(name) for name in scope.stayed(at.round)]
         files += scope.membership.joined
@@ -120,12 +120,12 @@ class Tallies:
         }
 
     def _download_bytes(self, at: Checkpoint) -> int:
-        """All briefings until now, once for each client that was asked."""
+        """The size of all briefings so far, counted once for each client that was asked."""
         until = [one for one in self.scope.rounds if one.number <= at.round.number]
         return sum(one.report.download_bytes for one in until)
 
     def _personal(self, at: Checkpoint, own: list[Metrics]) -> dict[str, float]:
-        """What clients reach with nets of their own, on images in their own mix of classes."""
+        """The mean accuracy of clients' own nets on test images with their own class shares."""
         rules = self.scope.rules
         blocks = self._blocks(at, "test")
         nets = {
@@ -149,7 +149,7 @@ class Tallies:
         return [self.blocks[key] for key in sorted(self.blocks) if key[:2] == (at.epoch, part)]
 
     def _metrics(self, at: Checkpoint, part: str) -> tuple[dict[str, Metrics], list[Metrics]]:
-        """Of every fused rule and of every client, the blocks of a part added up in order."""
+        """The metrics of every fusion and of every client, summed over the blocks of a part."""
         blocks = self._blocks(at, part)
         if not blocks:
             return {}, []

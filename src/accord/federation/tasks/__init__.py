@@ -1,4 +1,4 @@
-"""What workers do. One file per kind of task; the registry finds them."""
+"""The tasks of worker processes. Each kind has its own file; a registry finds them."""
 
 from accord.federation.tasks.base import Task, make_task, perform, tasks
 

@@ -1,4 +1,4 @@
-"""The server goes on to the next round."""
+"""The task in which the server begins the next round."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Advance(Task):
 
     round: int
     method: dict[str, Any]
-    epoch: int  # at which the round ends
-    answered: tuple[str, ...]  # whose uploads there are
-    clients: int  # of the whole federation
+    epoch: int  # the last epoch of the round
+    answered: tuple[str, ...]  # the clients that sent an upload
+    clients: int  # number of clients of the whole federation
 
     def perform(self, record: Record, tell: Tell) -> Answer:
         trial = self.folder(record)

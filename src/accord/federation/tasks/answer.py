@@ -1,4 +1,4 @@
-"""A client answers a briefing: it trains, or sums, from where a former run left it."""
+"""The task in which a client answers a briefing; it continues from its saved state, if any."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from accord.record.folders import RoundFolder
 from accord.record.record import Record
 
 SAVE_EVERY = 10.0  # seconds between two saved states, when no checkpoint asks for one
-TELL_EVERY = 0.2  # seconds between two signs of life within an epoch
+TELL_EVERY = 0.2  # seconds between two progress messages within an epoch
 
 
 @register("answer")
 class AnswerBriefing(Task):
-    """One client's part of a round; `client` None: the server's teacher `name`."""
+    """One client's part of a round; if `client` is None, it is the server's teacher `name`."""
 
     name: str
-    client: int | None  # which one of the allocation; None: it holds the public images
+    client: int | None  # index in the allocation; None: the images are the public ones
     round: int = 1
-    remembers: int | None = None  # the round whose memory the client goes on from
+    remembers: int | None = None  # the round whose memory the client continues from
     autocast: bool = False
     compile: bool = False
 
@@ -74,7 +74,7 @@ class AnswerBriefing(Task):
 
 
 def _work(client: Client, folder: RoundFolder, tell: Tell) -> None:
-    """Takes a client to the end of its round; what it has done is saved now and then."""
+    """Does the work of a client until the end of its round, and saves its state regularly."""
     saved = time.monotonic()
     while not client.done:
         event = client.run_epoch(_throttled(client, tell))
@@ -92,7 +92,7 @@ def _work(client: Client, folder: RoundFolder, tell: Tell) -> None:
 
 
 def _keep_memory(client: Client, folder: RoundFolder) -> None:
-    """Before the upload: whoever finds an upload finds the memory as well."""
+    """Saves the memory, before the upload: if an upload exists, its memory exists too."""
     memory = client.memory()
     if memory is not None:
         memory.save(folder.memory(client.name))
@@ -103,7 +103,7 @@ def upload_path(client: Client, folder: RoundFolder, epoch: int) -> Path:
 
 
 def _usable_state(folder: RoundFolder, client: Client) -> State | None:
-    """A state saves time and nothing else: one that is damaged or does not fit is passed over."""
+    """The saved state; None if it is damaged or does not fit: the client then starts again."""
     try:
         state = State.load(folder.state(client.name))
     except AccordError:
@@ -117,7 +117,7 @@ def _usable_state(folder: RoundFolder, client: Client) -> State | None:
 
 
 def _throttled(client: Client, tell: Tell) -> Callable[[float], None]:
-    """Passes on the share of the round that is done, a few times a second at most."""
+    """A function that reports the share of the round that is done, a few times per second."""
     last = time.monotonic()
 
     def tell_share(share: float) -> None:

@@ -1,8 +1,8 @@
-"""A task is plain JSON that names what is needed; its results are files and a small JSON answer.
+"""A task is plain JSON that names its inputs; its results are files and a small JSON answer.
 
-It gives the same result in this process, in a worker, and when it is done again after a crash. A
-task names a trial, a round, a client; where the record keeps their files is for the worker to find
-out, so that a worker may see the record's folder under another path.
+It gives the same result in this process, in a worker process, and when it is done again after a
+crash. A task names a trial, a round and a client, but no path: the worker finds their files in the
+record, so that the record's folder may have another path for a worker.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Task(Config, ABC):
 
     kind: ClassVar[str]
 
-    place: str  # of the trial or teacher in the record, such as trials/NAME
-    allocation: str  # key of the images
+    place: str  # path of the trial or teacher in the record, such as trials/NAME
+    allocation: str  # key of the allocation of images
     device: str = "cpu"
 
     @property
     def about(self) -> str:
-        """What a progress bar calls it."""
+        """The name of the task in a progress bar."""
         return self.kind
 
     @property
     def subject(self) -> str:
-        """Who failed, if it fails."""
+        """The subject of the error message if the task fails."""
         return f"the {self.kind} step"
 
     @abstractmethod
@@ -62,9 +62,10 @@ class Task(Config, ABC):
         return _allocation(str(record.allocation(self.allocation)))
 
     def out_of_memory(self, record: Record, said: str) -> ClientError:  # noqa: ARG002
-        """What the user can do about it."""
+        """The error with advice for the user, if memory was not sufficient."""
         return ClientError(
-            f"out of memory ({said}). Make map.landmarks, or the blocks' count or grid, smaller."
+            f"out of memory ({said}). Use a smaller map.landmarks, or blocks with a smaller count "
+            "or grid."
         )
 
 
@@ -82,7 +83,7 @@ def register(kind: str) -> Callable[[type[T]], type[T]]:
 
 
 def make_task(content: dict[str, Any]) -> Task:
-    """The task that `to_json` described."""
+    """The task whose `to_json` is `content`."""
     values = {key: value for key, value in content.items() if key != "kind"}
     return tasks.get(content["kind"]).model_validate(values)
 
@@ -107,7 +108,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A result must not depend on the number of threads."""
+    """Computes with one thread, because a result must not depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -117,7 +118,7 @@ def one_thread() -> Iterator[None]:
 
 
 def peak_memory() -> int:
-    """The most memory this process has held, in bytes."""
+    """The peak memory of this process, in bytes."""
     memory = psutil.Process().memory_info()
     return int(getattr(memory, "peak_wset", 0) or _peak_of_unix())
 
@@ -135,7 +136,7 @@ def _briefing(path: str, changed: int) -> Briefing:  # noqa: ARG001 - part of th
 
 
 def briefing_at(path: Path) -> Briefing:
-    """The briefing in a file, which several tasks in a row read."""
+    """The briefing in a file; it is cached, because several tasks in a row read it."""
     return _briefing(str(path), path.stat().st_mtime_ns if path.exists() else 0)
 
 

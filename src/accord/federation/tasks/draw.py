@@ -1,4 +1,4 @@
-"""The server draws the values of a map of fixed features."""
+"""The task in which the server draws the values of a map of fixed features."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ VALUES = "map.safetensors"
 
 @register("draw")
 class DrawMap(Task):
-    """The values of a map, from the seed, the public images and the teachers."""
+    """Draws the values of a map, from the seed, the public images and the teachers."""
 
     map: dict[str, Any]
     seed: int
-    teacher: str | None = None  # place of the teacher in the record
-    names: tuple[str, ...] = ()  # of the teacher's nets
+    teacher: str | None = None  # path of the teacher in the record
+    names: tuple[str, ...] = ()  # names of the teacher's nets
 
     def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - a minute at most
         allocation, config = self.images(record), MapConfig.model_validate(self.map)

@@ -1,4 +1,4 @@
-"""The server encodes its public images, for a bank of features."""
+"""The task in which the server encodes its public images, for a bank of features."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FEATURES = "features.safetensors"
 
 @register("encode")
 class EncodePublic(Task):
-    """Every public image as a unit feature, through a teacher's or an earlier trial's nets."""
+    """Encodes every public image as a unit feature, with the nets of a teacher or of a trial."""
 
-    source: str | None = None  # the folder of the earlier trial; None: the teacher's own nets
+    source: str | None = None  # the folder of an earlier trial; None: the teacher's own nets
 
-    def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - quick
+    def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - takes little time
         folder = self.folder(record)
         files = uploads_of(folder if self.source is None else TrialFolder(Path(self.source)))
         rows = encode(files, self.images(record).part("public"), self.device)

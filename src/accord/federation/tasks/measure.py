@@ -1,4 +1,4 @@
-"""The server measures its nets on one block of images."""
+"""The task in which the server measures all fusions on one block of images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.record.record import Record
 
 
 class Merged(Config):
-    """A fusion that made nets of its own."""
+    """A fusion that has made its own nets."""
 
     fusion: dict[str, Any]
     nets: int
@@ -20,7 +20,7 @@ class Merged(Config):
 
 @register("measure")
 class MeasureBlock(Task):
-    """Every fusion and every client on one block of images; answers in tallies."""
+    """Measures every fusion and every client on one block of images; the answer holds tallies."""
 
     round: int
     epoch: int
@@ -29,8 +29,8 @@ class MeasureBlock(Task):
     start: int
     stop: int
     clients: tuple[str, ...]
-    votes: dict[str, dict[str, Any]]  # name in the results → a rule that asks the clients' nets
-    merged: dict[str, Merged]  # name in the results → a rule with nets of its own
+    votes: dict[str, dict[str, Any]]  # name in the results → a rule that uses the clients' nets
+    merged: dict[str, Merged]  # name in the results → a rule with its own nets
 
     @property
     def about(self) -> str:

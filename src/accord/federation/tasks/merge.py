@@ -1,4 +1,4 @@
-"""The server makes other nets of the uploads."""
+"""The task in which the server makes new nets from the uploads."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from accord.record.record import Record
 
 @register("merge")
 class MergeUploads(Task):
-    """Makes other nets of all uploads and stores them as if they were clients'."""
+    """Makes new nets from the uploads and stores them in the format of uploads."""
 
     round: int
     epoch: int
     last: bool  # whether the epoch is the last of its round
     label: str  # the fusion's name in the results
     fusion: dict[str, Any]
-    clients: tuple[str, ...]  # whose uploads are merged
-    nets: int  # how many come out
+    clients: tuple[str, ...]  # the clients whose uploads are merged
+    nets: int  # number of nets that the fusion makes
     keep_total: bool = False  # whether the sum of all clients' sums is kept for later
     joined: tuple[str, ...] = ()  # files of uploads that are added to the sums
     removed: tuple[str, ...] = ()  # clients whose sums are subtracted
@@ -35,7 +35,7 @@ class MergeUploads(Task):
     def perform(self, record: Record, tell: Tell) -> Answer:
         rule = make_part(fusions, self.fusion, "fusion")
         if not isinstance(rule, Merge):
-            raise TypeError(f"{self.fusion} merges nothing")
+            raise TypeError(f"{self.fusion} does not merge nets")
         trial = self.folder(record)
         briefing = briefing_at(trial.round(self.round).briefing)
         files = UploadFiles([self._path(record, name) for name in self.clients], briefing)
@@ -59,7 +59,7 @@ class MergeUploads(Task):
         return self.folder(record).round(self.round).upload(client, self.epoch, self.last)
 
     def _total(self, record: Record, files: UploadFiles, briefing: Briefing) -> Sums:
-        """The clients' sums, with those who came and without those who went."""
+        """The total of the clients' sums, with the added and without the removed clients."""
         keep = self.folder(record).total if self.keep_total else None
         gone = (self._path(record, client) for client in self.removed)
         return changed(total_of(files, keep), briefing, map(Path, self.joined), gone)
