@@ -18,6 +18,7 @@ from accord.federation.devices import bf16_works
 from accord.messages import NET, Briefing, State, Upload
 from accord.study.library import shipped
 from accord.study.resolve import resolve
+from core.cases import looped
 from tests_support import brief_for, images_of, same, train, without_seconds
 
 ALIKE = ("central", "fedavg-once", "local-only")  # these train as ce-ensemble does
@@ -36,7 +37,7 @@ def weights(upload: Upload | State) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("recipe", TRAINED)
-@pytest.mark.parametrize("labels", [[3], [3, 3, 3], [2] * 40, [0, 1], [0, 0, 0, 5]])
+@looped("labels", [[3], [3, 3, 3], [2] * 40, [0, 1], [0, 0, 0, 5]])
 def test_small_clients_train_to_finite_weights(recipe: str, labels: list[int]) -> None:
     upload = train(images_of(labels), brief_for(recipe, batch=16), "0")
     assert all(bool(t.isfinite().all()) for t in upload.tensors.values())
