@@ -234,9 +234,9 @@ def test_a_damaged_briefing_is_named(record: Path, tmp_path: Path, damage: Damag
 @pytest.mark.parametrize(
     ("out", "said"),
     [
-        ("{briefing}", "is what is to be read"),
-        ("{folder}", "is what is to be read"),
-        ("{folder}/0/x.safetensors", "is what is to be read"),
+        ("{briefing}", "is one of the inputs"),
+        ("{folder}", "is one of the inputs"),
+        ("{folder}/0/x.safetensors", "is one of the inputs"),
         ("{tmp}", "expected a new file, or an upload"),
         ("{tmp}/notes.txt", "expected a new file, or an upload"),
         ("{tmp}/notes.txt/x", "cannot be written"),

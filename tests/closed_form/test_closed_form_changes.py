@@ -125,7 +125,7 @@ def test_a_client_is_named_once(record: Path, options: Raw, said: str) -> None:
 
 def test_who_comes_counts_once(record: Path, tmp_path: Path) -> None:
     file = late(record, tmp_path / "late.safetensors", "late", [0, 1, 2])
-    with pytest.raises(AccordError, match=r"client late is one of .* already, or was named"):
+    with pytest.raises(AccordError, match=r"client late is one of .* already, or was added"):
         accord.fuse(record, ["ridge"], add=[file, file], workers=1, quiet=True)
     nameless = late(record, tmp_path / "nameless.safetensors", "", [0, 1, 2])
     with pytest.raises(AccordError, match="the client it names: expected a name"):

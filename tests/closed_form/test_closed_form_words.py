@@ -43,10 +43,10 @@ def test_a_class_that_leaves_with_its_client_is_told(
         str(label) for label in range(10) if counts[:, label].any() and not counts[client, label]
     ]
     accord.fuse(record, ["ridge"], remove=others, workers=1)
-    assert f"nobody is left with images of {', '.join(lost)}\n" in capsys.readouterr().err
+    assert f"no remaining client has images of {', '.join(lost)}\n" in capsys.readouterr().err
     fewer = [c for c in others if (np.delete(counts, int(c), axis=0).sum(axis=0) > 0).all()]
     accord.fuse(record, ["ridge"], remove=fewer[:1], workers=1)
-    assert "nobody is left" not in capsys.readouterr().err
+    assert "no remaining client" not in capsys.readouterr().err
 
 
 def test_few_images_are_told_before_they_are_summed(

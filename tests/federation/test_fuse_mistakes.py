@@ -307,7 +307,7 @@ def test_to_name_a_client_twice_is_to_name_it_once(run: Path, fuse: Fuse) -> Non
 
 
 def test_no_fusion_at_all_from_python(made: Path) -> None:
-    with pytest.raises(accord.AccordError, match="which fusion"):
+    with pytest.raises(accord.AccordError, match="no fusion was named"):
         accord.fuse(made, [], workers=1, quiet=True)
 
 
@@ -410,7 +410,7 @@ def test_unfinished_trials_are_left_out_and_said_so(
     monkeypatch.setattr(sys.modules[__name__], "QUIETLY", ("--workers", "1"))
     done = fuse(run, "--fusion", "classwise")
     assert done.code == 0
-    assert f"{fafi(run).id}: not finished (accord run goes on with it), left out" in done.error
+    assert f"{fafi(run).id}: left out, because it is not finished (use accord run)" in done.error
     assert [row["recipe"] for row in Record(run).rows()] == ["ce-ensemble"] * 2
 
 

@@ -22,7 +22,7 @@ from accord.objective import Batch
 from accord.objective.negatives import Rows
 from accord.objective.reference import Reference
 
-LESSON = frozenset({"targets", "target_features"})  # tensors with one row for each image
+LESSON = frozenset({"targets", "target_features"})  # tensors of a briefing with a row per image
 
 
 class Constants(TypedDict):

@@ -15,7 +15,7 @@ Event = dict[str, Any]
 
 
 class LossSums:
-    """The losses of an epoch, summed on the device. They are copied once, at the epoch's end."""
+    """The losses of an epoch, summed on the device and copied to the CPU at the epoch's end."""
 
     def __init__(self, local: list[str], align: list[str], device: torch.device) -> None:
         # Apple's GPUs have no 64-bit floats.

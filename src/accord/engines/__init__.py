@@ -1,1 +1,1 @@
-"""Where clients run."""
+"""The engines, which run the jobs of a federation."""

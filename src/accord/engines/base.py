@@ -1,7 +1,7 @@
-"""The seam between a federation and the place where its work is done.
+"""The interface between a federation and the engine that does its work.
 
-A federation asks an engine to do a job and hears what becomes of it. The engine knows neither
-methods nor recipes; a job is JSON. Other engines (mail, a network, a cluster) fit in here.
+A federation gives jobs to an engine and gets messages about them. The engine knows neither methods
+nor recipes; a job is JSON. Other engines (files, a network, a cluster) can use this interface too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Sendable(Protocol):
 T = TypeVar("T", bound=Sendable)
 
 
-@dataclass(frozen=True, eq=False)  # two jobs are never the same job
+@dataclass(frozen=True, eq=False)  # two jobs with the same content are still different jobs
 class Job(Generic[T]):
-    """A task, and its size in images passed through a net."""
+    """A task, and its size, measured in images passed through a net."""
 
     task: T
     size: float
@@ -35,7 +35,7 @@ class Job(Generic[T]):
 
 @dataclass(frozen=True)
 class Message(Generic[T]):
-    """News of a job, or how it ended: `body` is the worker's own JSON."""
+    """A message about a job: its progress, its result or its failure. `body` is JSON."""
 
     job: Job[T]
     kind: Literal["news", "done", "failed"]
@@ -43,28 +43,28 @@ class Message(Generic[T]):
 
 
 class Engine(Protocol[T]):
-    """Does jobs while it has room for them, and tells what becomes of each."""
+    """Does jobs, as many at a time as it can, and sends messages about them."""
 
     def open(self, record: Path) -> None:
-        """Names the record's folder; jobs are asked for afterwards."""
+        """Sets the folder of the record. It is called before the first job."""
 
     def free(self) -> int:
-        """How many more jobs it can begin now."""
+        """The number of jobs that the engine can start now."""
 
     def busy(self) -> int:
-        """How many jobs are under way."""
+        """The number of jobs that are running."""
 
     def ask(self, job: Job[T]) -> None: ...
 
     def hear(self, handle: Callable[[Message[T]], None]) -> None:
-        """Passes on what is told, until at least one job has ended."""
+        """Calls `handle` with each message, until at least one job has ended."""
 
     def close(self) -> None:
-        """Ends whatever it started."""
+        """Ends all processes that it has started."""
 
 
 def failure(error: Exception) -> dict[str, Any]:
-    """An error as JSON. A defect of ours brings its traceback along, a user's mistake does not."""
+    """An error as JSON. It contains a traceback if the error is a defect of Accord."""
     if isinstance(error, ClientError):
         return {"error": "client", "message": str(error)}
     if isinstance(error, AccordError):

@@ -1,4 +1,4 @@
-"""Worker processes on this machine's cores. Importing this needs no torch: they start first."""
+"""Worker processes on this machine. This module does not import torch, so they start at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORKER = ("-m", "accord.federation.worker")
 
 
 def workers_for(asked: int | None) -> int:
-    """One worker per core that this process may use, unless told otherwise."""
+    """The number of workers: as `asked`, or one per core that this process may use."""
     if asked is not None and asked < 1:
         raise AccordError(f"--workers: expected 1 or more; found {asked}.")
     available = getattr(os, "sched_getaffinity", None)
@@ -21,5 +21,5 @@ def workers_for(asked: int | None) -> int:
 
 
 def start_workers(count: int) -> Processes[Any] | None:
-    """Worker processes that begin to load what they need; None: one worker needs no process."""
+    """Starts `count` worker processes; None for one worker, which is this process itself."""
     return Processes(count, WORKER) if count > 1 else None

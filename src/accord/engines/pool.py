@@ -1,4 +1,4 @@
-"""The local engine: worker processes; or, with one worker, this very process."""
+"""The local engine: worker processes or, with one worker, this process itself."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 from accord.core.errors import AccordError
 from accord.engines.base import Job, Message, Sendable, failure
 
-# glibc would give the memory of every step back to the system and fault it in again: keeping it
-# takes some more memory and makes steps faster, of small nets most.
+# By default glibc returns memory to the system after every step and requests it again. With these
+# values it keeps the memory, which takes more memory but makes steps faster, most for small nets.
 GREEDY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 
 T = TypeVar("T", bound=Sendable)
@@ -27,7 +27,7 @@ News = Callable[[dict[str, Any]], None]
 
 
 class InProcess(Generic[T]):
-    """One worker that is this process: for debugging, and where no process can be started."""
+    """One worker in this process, for debugging and for systems that can start no processes."""
 
     def __init__(self, perform: Callable[[T, Path, News], dict[str, Any]]) -> None:
         self._perform = perform
@@ -47,7 +47,7 @@ class InProcess(Generic[T]):
         self._job = job
 
     def hear(self, handle: Callable[[Message[T]], None]) -> None:
-        """Does the job here and now; a debugger sees every frame from the command to the loss."""
+        """Does the job in this process, so that a debugger shows all calls down to the loss."""
         job = self._job
         if job is None:
             return
@@ -56,7 +56,7 @@ class InProcess(Generic[T]):
                 job.task, self._record, lambda news: handle(Message(job, "news", news))
             )
             ended = Message(job, "done", {"result": result})
-        except Exception as error:  # the same boundary as a worker process has
+        except Exception as error:  # as in a worker process, every failure becomes a message
             ended = Message(job, "failed", failure(error))
         self._job = None
         handle(ended)
@@ -66,11 +66,11 @@ class InProcess(Generic[T]):
 
 
 class Processes(Generic[T]):
-    """Several workers, each a process with one thread, started by `command`.
+    """Several worker processes with one thread each, started by `command`.
 
-    They start at once, and come up while this process still reads the study. A worker reads lines
-    of JSON from its standard input, first where the record and its own log are and then a task
-    each, and answers in lines of JSON.
+    They start at once and load their modules while this process still reads the study. A worker
+    reads lines of JSON from its standard input: the first line contains the paths of the record and
+    of the worker's log, each later line is a task. It answers in lines of JSON.
     """
 
     def __init__(self, workers: int, command: Sequence[str]) -> None:
@@ -98,14 +98,14 @@ class Processes(Generic[T]):
         worker.give(job)
 
     def hear(self, handle: Callable[[Message[T]], None]) -> None:
-        """Passes on what the workers say, until at least one job has ended."""
+        """Calls `handle` with the workers' messages, until at least one job has ended."""
         ended = False
         while not (ended and self._told.empty()):
             worker, body = self._told.get()
             if body is None:
                 replacement = self._replace(worker)
                 if worker.job is not None and not worker.began:
-                    replacement.give(worker.job)  # it died before it could begin: nobody's fault
+                    replacement.give(worker.job)  # the worker died before it began the job
                     continue
                 body = {"kind": "failed", "error": "client", "message": worker.obituary()}
             kind, job = body["kind"], worker.job
@@ -119,7 +119,7 @@ class Processes(Generic[T]):
             handle(Message(job, kind, body))
 
     def _replace(self, dead: _Worker[T]) -> _Worker[T]:
-        """A new worker in the place of one that died. One that never came up ends it all."""
+        """A new worker in place of a dead one. Raises AccordError if the dead one never started."""
         if not dead.came_up:
             raise AccordError(f"a worker could not start: {dead.obituary()} Try --workers 1.")
         at = self._workers.index(dead)
@@ -134,14 +134,14 @@ class Processes(Generic[T]):
 
 
 class _Worker(Generic[T]):
-    """One process, and the thread that hears it."""
+    """One process, and the thread that reads its messages."""
 
     def __init__(self, number: int, command: Sequence[str], told: Told) -> None:
         self.number, self.came_up, self.began = number, False, False
         self.job: Job[T] | None = None
         self.log: Path | None = None
         self.log_start = 0
-        # What it says before it knows where its log is; the file lives as long as the worker.
+        # Its error output before it knows the path of its log. `end` closes the file.
         self.first_words = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, *command],
@@ -150,13 +150,13 @@ class _Worker(Generic[T]):
             stderr=self.first_words,
             text=True,
             encoding="utf-8",
-            start_new_session=True,  # Ctrl-C is the parent's to act on
+            start_new_session=True,  # only the parent process handles Ctrl-C
             env={**GREEDY, **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         )
         threading.Thread(target=self._hear, args=(told,), daemon=True).start()
 
     def open(self, record: Path) -> None:
-        """Tells it where the record is; from now on what it says goes to a log there."""
+        """Sends it the path of the record and of its log, which then gets its error output."""
         self.log = record.absolute() / "logs" / f"worker-{self.number}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log_start = self.log.stat().st_size if self.log.exists() else 0
@@ -168,7 +168,7 @@ class _Worker(Generic[T]):
             try:
                 body = json.loads(line)
             except ValueError:
-                break  # killed in the middle of a line
+                break  # the process was killed while it wrote this line
             self.came_up = True
             told.put((self, body))
         self.process.wait()
@@ -184,10 +184,10 @@ class _Worker(Generic[T]):
             self.process.stdin.write(json.dumps(content) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # it died between two jobs: its end is heard, and the job given on, in hear()
+            pass  # it died between two jobs; hear() will notice and give the job to a new worker
 
     def _said(self) -> str:
-        """All that it has said besides its answers."""
+        """Its output besides its messages, such as error messages of libraries."""
         self.first_words.seek(0)
         said = self.first_words.read()
         if self.log is not None and self.log.exists():
@@ -195,10 +195,10 @@ class _Worker(Generic[T]):
         return said.decode(errors="replace")
 
     def obituary(self) -> str:
-        """Why it died, as far as one can tell from outside."""
+        """Why the process ended, according to its exit code and its last output."""
         code = self.process.returncode
         last = self._said().strip().splitlines()[-1:]
-        quoted = f" It last said: {last[0]}" if last else ""
+        quoted = f" Its last output was: {last[0]}" if last else ""
         if code is not None and code < 0:
             name = signal.Signals(-code).name
             hint = (

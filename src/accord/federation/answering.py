@@ -54,7 +54,7 @@ def answer(
         upload.check(asked, f"the upload of {name}")
     except ClientError as error:
         raise AccordError(
-            f"{images}: {error} If {briefing} may be damaged, fetch it again."
+            f"{images}: {error} The briefing {briefing} may be damaged: fetch it again."
         ) from None
     return upload
 

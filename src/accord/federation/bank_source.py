@@ -93,8 +93,8 @@ def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> No
         if shared:
             raise AccordError(
                 f"bank.source: the clients of {path} have trained on {shared:,} of the "
-                f"{len(rows):,} {part} images of this study, so their accuracy would be too "
-                "high. Use a source that was made with the same data section and seed."
+                f"{len(rows):,} {part} images of this study, so the accuracy on these images would "
+                "be too high. Use a source that was made with the same data section and seed."
             )
 
 

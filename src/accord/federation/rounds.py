@@ -142,7 +142,7 @@ def sampled(
 
 
 def forget_memories(rounds: tuple[Round, ...], closed: Round) -> None:
-    """Removes memories that nobody needs: clients of the closed round go on from that round."""
+    """Removes the earlier memories of clients that answered in the closed round."""
     for before in rounds[: closed.number - 1]:
         for client in closed.answered:
             before.folder.memory(client).unlink(missing_ok=True)

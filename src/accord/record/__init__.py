@@ -1,1 +1,1 @@
-"""The record: the run directory with everything a report, a resume or a stranger needs."""
+"""The record: the run directory, with everything that a report or a resumed run needs."""

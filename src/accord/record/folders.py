@@ -1,10 +1,10 @@
 """The files of one trial, and of each of its rounds.
 
 RUN/trials/<id>/trial.json    one trial: config, versions, partition hash, label counts, rounds
-                events.jsonl  per client and epoch
+                events.jsonl  one line per client and epoch
                 measures.json per checkpoint: every fusion, every client
                 briefing.safetensors, uploads/, round.json, state/, memory/   of round 1
-                rounds/2/     the same of round 2, and server.safetensors: the state it begins with
+                rounds/2/     the same files of round 2, and its server state server.safetensors
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class RoundFolder:
     def __init__(self, path: Path, number: int) -> None:
         self.path, self.number = path, number
         self.briefing = path / "briefing.safetensors"
-        self.server_state = path / "server.safetensors"  # with which it begins; none in round 1
-        self.report = path / "round.json"  # who was asked and who answered
+        self.server_state = path / "server.safetensors"  # at its start; round 1 has no such file
+        self.report = path / "round.json"  # the clients that were asked and that answered
 
     def upload(self, client: str, epoch: int, last: bool) -> Path:
-        """A client's upload after `epoch`; the last one carries no epoch in its name."""
+        """A client's upload after `epoch`; the name of the last one does not contain the epoch."""
         at = "" if last else f"@{epoch}"
         return self.path / "uploads" / f"client-{client}{at}.safetensors"
 
     def state(self, client: str) -> Path:
-        """Where an interrupted client stands."""
+        """The saved state of an interrupted client."""
         return self.path / "state" / f"client-{client}.safetensors"
 
     def memory(self, client: str) -> Path:
-        """What a client keeps of this round for its next."""
+        """What a client keeps from this round for its next one."""
         return self.path / "memory" / f"client-{client}.safetensors"
 
 
@@ -50,17 +50,17 @@ class TrialFolder:
 
     @property
     def briefing(self) -> Path:
-        """The first briefing, which says what the trial began with."""
+        """The first briefing, with the initial weights of the trial."""
         return self.round(1).briefing
 
     def round(self, number: int) -> RoundFolder:
-        """Round 1 stands in the trial's own folder, where a one-shot trial has its files."""
+        """The folder of a round. Round 1 is in the trial's own folder, as in a one-shot trial."""
         path = self.path if number == 1 else self.path / "rounds" / str(number)
         return RoundFolder(path, number)
 
     @property
     def rounds(self) -> int:
-        """How many rounds the trial has."""
+        """The number of rounds of the trial."""
         found = self.info().get("config", {}).get("rounds", {}).get("count")
         return found if isinstance(found, int) else 1
 
@@ -70,11 +70,11 @@ class TrialFolder:
 
     @property
     def total(self) -> Path:
-        """The sum of all clients' sums, of a trial whose clients upload such."""
+        """The total of all clients' sums, in a trial whose clients upload sums."""
         return self.path / "total.safetensors"
 
     def merged(self, fusion: str, epoch: int, index: int) -> Path:
-        """A net that a fusion made of the uploads; it is deleted when it has been measured."""
+        """A net that a fusion made from the uploads; it is deleted after it has been measured."""
         return self.path / "merged" / f"{fusion}@{epoch}" / f"{index}.safetensors"
 
     def info(self) -> dict[str, Any]:
@@ -97,13 +97,13 @@ class TrialFolder:
         write_json(self.path / "measures.json", {"checkpoints": checkpoints})
 
     def append_event(self, event: dict[str, Any]) -> None:
-        """For someone who watches; the whole file is written in order when training is over."""
+        """Adds an event while the trial runs; the file is written again, in order, at the end."""
         self.path.mkdir(parents=True, exist_ok=True)
         with self.events.open("a", encoding="utf-8") as file:
             file.write(json.dumps(event) + "\n")
 
     def read_events(self) -> list[dict[str, Any]]:
-        """Every whole line of events.jsonl; the last one may still be on its way."""
+        """Every complete line of events.jsonl; the last line may be incomplete."""
         if not self.events.exists():
             return []
         lines = self.events.read_text("utf-8").split("\n")[:-1]
@@ -116,7 +116,7 @@ class TrialFolder:
         write_atomic(self.events, "".join(json.dumps(e) + "\n" for e in events).encode())
 
     def state_of_files(self) -> tuple[int, ...]:
-        """Changes when the files behind `rows` do."""
+        """A value that changes when the files that `rows` reads change."""
         paths = (self.path / "trial.json", self.path / "measures.json")
         return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
 
@@ -129,5 +129,5 @@ def mapping(value: Any, path: Path) -> dict[str, Any]:
 
 def damaged(path: Path, why: object) -> AccordError:
     return AccordError(
-        f"{path} is damaged: {why}. Restore it from a copy, or run into another folder with --out."
+        f"{path} is damaged: {why}. Restore it from a copy, or choose another folder with --out."
     )

@@ -1,9 +1,9 @@
-"""The record: the run directory, with everything a report, a resume or a stranger needs.
+"""The record: the run directory, with everything that a report or a resumed run needs.
 
-RUN/study.yaml                   all that was asked, resolved
-RUN/data.json                    which images: a hash of their content
+RUN/study.yaml                   everything that was asked, with all defaults
+RUN/data.json                    a hash of the content of the images
 RUN/results.csv                  one row per trial × round × checkpoint × fusion
-RUN/allocations/<key>.json, …    who holds which images: split and partition, shared by recipes
+RUN/allocations/<key>.json, …    each client's images: split and partition, shared by recipes
 RUN/teachers/<id>/               the server's own nets: a briefing, an upload, all public features
 RUN/trials/<id>/                 one trial: see folders.py
 """
@@ -52,11 +52,11 @@ class Record:
         return [TrialFolder(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
 
     def folder(self, name: str) -> TrialFolder:
-        """A trial's or a teacher's folder by its place in the record, such as `trials/NAME`."""
+        """The folder of a trial or a teacher, by its path in the record, such as `trials/NAME`."""
         return TrialFolder(self.path / name)
 
     def place(self, folder: TrialFolder) -> str:
-        """Where a folder stands in the record."""
+        """The path of a folder in the record."""
         return folder.path.relative_to(self.path).as_posix()
 
     def allocation(self, key: str) -> Path:
@@ -64,7 +64,7 @@ class Record:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One writer at a time; the lock goes with its process, however that ends."""
+        """Allows one writing process at a time. The lock ends when its process ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path / ".lock")
         try:
@@ -80,23 +80,23 @@ class Record:
             lock.release()
 
     def refuse_another(self, study: Study) -> None:
-        """A folder that holds another study's record, or no record at all, is left alone."""
+        """Refuses a folder that holds another study's record, or files that are no record."""
         if not self.path.exists():
             return
         if self._is_record():
             joined(self.asked(), study.resolved, self.path)
         elif any(path.name not in (".lock", "trials") for path in self.path.iterdir()):
             raise AccordError(
-                f"{self.path} holds files but is not a run directory: a study.yaml and trials/ "
-                "belong there. Choose another folder with --out."
+                f"{self.path} holds files but is not a run directory: it has no study.yaml with "
+                "trials/. Choose another folder with --out."
             )
 
     def _is_record(self) -> bool:
-        """A study.yaml alone may be a file of the user's own."""
+        """Whether this is a run directory; a study.yaml without trials may be the user's file."""
         return (self.path / "study.yaml").exists() and (self.path / "trials").is_dir()
 
     def adopt(self, study: Study) -> None:
-        """Makes this the record of `study`, besides all that was asked of it before."""
+        """Adds `study` to what this record was asked for before."""
         asked = self._asked_with(study)
         (self.path / "trials").mkdir(exist_ok=True)
         write_atomic(self.path / "study.yaml", to_yaml(asked).encode())
@@ -107,15 +107,15 @@ class Record:
         return joined(self.asked(), study.resolved, self.path)
 
     def refuse_changed(self, study: Study, data: DataConfig, content: str) -> None:
-        """Refuses images that changed since the record was begun: results would mix them."""
+        """Refuses images that have changed since the record was begun."""
         self._refuse_changed(*_images(data, self._asked_with(study)), content)
 
     def keep_data(self, data: DataConfig, content: str) -> None:
-        """Remembers which images these are."""
+        """Stores the hash of the images, and refuses images that have changed."""
         self._keep(*_images(data, self.asked()), content)
 
     def keep_source(self, recipe: str, source: TrialFolder, content: str) -> None:
-        """Refuses an earlier trial, behind a recipe's bank, that is no longer what it was."""
+        """Stores the hash of the source of a recipe's bank, and refuses one that has changed."""
         self._keep(f"bank.source of {recipe}", f"the uploads in {source.path}", content)
 
     def _keep(self, name: str, what: str, content: str) -> None:
@@ -123,21 +123,24 @@ class Record:
         write_json(self.path / "data.json", {**known, name: content})
 
     def _refuse_changed(self, name: str, what: str, content: str) -> dict[str, Any]:
-        """All that is known of images and sources, if this is not among them as another one."""
+        """The stored hashes. Raises AccordError if the one of `name` differs from `content`."""
         path = self.path / "data.json"
         known = mapping(read_json(path), path) if path.exists() else {}
         if known.get(name, content) != content:
             raise AccordError(
-                f"{what} are not those this record was begun with. Put those back, or run into "
-                "another folder with --out."
+                f"{what} are not those this record was begun with. Restore the old ones, or "
+                "choose another folder with --out."
             )
         return known
 
     def asked(self) -> dict[str, Any]:
-        """All that was ever asked of this record, as one study."""
+        """Everything that this record was asked for so far, as one study."""
         path = self.path / "study.yaml"
         if not self._is_record():
-            raise AccordError(f"{self.path} is not a run directory: no study.yaml with trials.")
+            raise AccordError(
+                f"{self.path} is not a run directory: it has no study.yaml with trials/. Name the "
+                "folder of a run."
+            )
         try:
             found = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -146,15 +149,15 @@ class Record:
             raise damaged(path, "it is not a resolved study")
         if "rounds" not in found:
             raise AccordError(
-                f"{self.path} was made by an earlier version of Accord, whose records this one "
-                "cannot continue. Run into another folder with --out."
+                f"{self.path} was made by an earlier version of Accord, and this version cannot "
+                "continue it. Choose another folder with --out."
             )
         if not all(isinstance(found.get(section), dict) for section in keys(Setup)):
             raise damaged(path, "it is not a resolved study")
         return found
 
     def rows(self) -> list[Row]:
-        """All trials' rows; a trial whose files have not changed is not read again."""
+        """The rows of all trials; a trial whose files have not changed is not read again."""
         axes = [axis for axis in grid_axes(self.asked()) if axis not in HAVE_COLUMNS]
         rows = []
         for trial in self.trials():
@@ -168,7 +171,7 @@ class Record:
         return rows
 
     def write_results(self) -> list[Row]:
-        """results.csv, made anew from every trial's measures."""
+        """Writes results.csv again, from the measures of all trials."""
         rows = self.rows()
         extra = [key for row in rows for key in row if key not in COLUMNS]
         text = io.StringIO()
@@ -180,9 +183,9 @@ class Record:
 
 
 def _images(data: DataConfig, asked: dict[str, Any]) -> tuple[str, str]:
-    """A name in data.json, and what people call it.
+    """The key of the images in data.json, and their name in messages.
 
-    A file may move, unless paths are an axis of the grid: then each path is a source.
+    A file may move, unless `data.path` is a grid axis: then each path has its own key.
     """
     source = data.path if "data.path" in grid_axes(asked) else data.name
     return f"{source} ({data.image})", f"the images of {data.path or data.name}"

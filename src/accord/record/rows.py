@@ -7,7 +7,7 @@ from typing import Any
 
 from accord.record.folders import TrialFolder
 
-# The setting, and what was measured there; `trial` names the folder behind a row.
+# The columns of the setting and of the measurements; `trial` is the name of the trial's folder.
 SETTING = (
     "study",
     "dataset",
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
-    """A trial's lines of results.csv, with a column for each of the grid's `axes`."""
+    """The rows of a trial in results.csv, with a column for each of the grid's `axes`."""
     info = trial.info()
     if not info:
         return
@@ -62,7 +62,7 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
 
 
 def _coordinate(info: dict[str, Any], axis: str) -> Any:
-    """Where a trial stands on an axis of the grid; a pooled one is on none of the partition's."""
+    """The value of a trial on a grid axis; None for a pooled trial and a key of the partition."""
     section, key = axis.split(".")
     if section == "partition" and info["partition"] == "pooled":
         return None
