@@ -85,9 +85,7 @@ class TrialRun(Run):
     def unbriefed(self) -> bool:
         """Whether the first briefing must still be made, which needs the teacher and the map."""
         first = self.rounds[0]
-        return not first.folder.briefing.exists() or any(
-            one is first for one, _ in self.untrained()
-        )
+        return not first.folder.briefing.exists() or bool(self._missing(first))
 
     def training_size(self, client: str) -> float:
         """A client's work in one round, measured in images passed through the net."""

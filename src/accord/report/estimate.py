@@ -1,4 +1,4 @@
-"""What a study will cost, from a few real steps of each kind of training: `--dry-run`."""
+"""Estimates the cost of a study from a few real steps of each kind of training (`--dry-run`)."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from accord.report.tables import plain_table
 from accord.study.recipe import TrainingRecipe
 from accord.study.study import Study, Trial
 
-STEPS = 3  # timed, after one that warms up
-ENOUGH = 5.0  # seconds after which fewer steps will do
-FACTORS = 30  # what solving a ridge takes, in Cholesky factors of its matrix
+STEPS = 3  # steps that are timed, after one warm-up step
+ENOUGH = 5.0  # seconds after which no further step is timed
+FACTORS = 30  # cost of solving a ridge, in Cholesky factorisations of its matrix
 
 
 @dataclass(frozen=True)
 class Speed:
-    """One kind of training on one core."""
+    """The speed of one kind of training on one core."""
 
-    step: float  # seconds
-    look: float  # more seconds, for a step that looks at the gradients
+    step: float  # seconds per step
+    look: float  # additional seconds of a step that measures the gradients
     forward: float  # seconds per image
     upload_bytes: int
     briefing_bytes: int
-    width: int  # of a feature
-    solving: float = 0.0  # seconds, where sums are fused
+    width: int  # number of features
+    solving: float = 0.0  # seconds to fuse sums
 
     def training(self, images: int, budget: Budget) -> float:
-        """Seconds of all epochs of a client with so many images."""
+        """The seconds of all epochs of a client with this number of images."""
         steps = -(-images // budget.batch)
         looks = max(1.0, steps / budget.look_every)
         return budget.epochs * (steps * self.step + looks * self.look)
@@ -58,18 +58,23 @@ class Speed:
 
 @dataclass(frozen=True)
 class Cost:
-    """One trial."""
+    """The cost of one trial or teacher."""
 
     name: str
     rounds: int
     sizes: list[int]  # images per client
-    train_seconds: list[float]  # of each client and round yet to come, on one core
+    train_seconds: list[float]  # on one core, of each client in each remaining round
     measure_seconds: float
     upload_bytes: int
     download_bytes: int
     disk_bytes: int
     note: str
     teacher: bool = False
+
+    @property
+    def longest(self) -> float:
+        """The time of the largest client, once for every round: rounds follow each other."""
+        return self.rounds * max(self.train_seconds, default=0.0)
 
     def cells(self, several_rounds: bool) -> tuple[str, ...]:
         low, high = min(self.sizes), max(self.sizes)
@@ -89,17 +94,16 @@ class Cost:
 class Estimate:
     costs: list[Cost]
     workers: int
-    memory: int  # of one worker
+    memory: int  # bytes of one worker
 
     @property
     def seconds(self) -> float:
-        """The sum shared by all workers, but never less than the longest client."""
-        training = [seconds for cost in self.costs for seconds in cost.train_seconds]
-        total = sum(training) + sum(cost.measure_seconds for cost in self.costs)
-        return max(total / self.workers, max(training, default=0.0))
+        """The total time divided by the workers, but at least the time of the longest client."""
+        total = sum(sum(cost.train_seconds) + cost.measure_seconds for cost in self.costs)
+        return max(total / self.workers, max((cost.longest for cost in self.costs), default=0.0))
 
     def lines(self) -> list[RenderableType]:
-        """The trials, and the sums."""
+        """A table of the trials, and the totals."""
         several = any(cost.rounds > 1 for cost in self.costs)
         rounds = ["rounds"] if several else []
         numbers = (*rounds, "clients", "images each", "core time", "MB up", "MB down")
@@ -118,11 +122,11 @@ class Estimate:
 
 
 def estimate(study: Study, record: Record, data_root: Path | None, workers: int | None) -> Estimate:
-    """Times a few steps of every kind of training; what `record` has is free. Writes nothing."""
+    """Times a few steps of every kind of training; finished work in `record` costs nothing."""
     record.refuse_another(study)
     plan = Plan(study, data_root, lambda line: print(line, file=sys.stderr))
     plan.check()
-    with one_thread():  # as a client works
+    with one_thread():  # clients train with one thread
         costs = _costs(plan.runs(record))
     return Estimate(costs, workers_for(workers), peak_memory())
 
@@ -132,7 +136,7 @@ def _costs(runs: list[Run]) -> list[Cost]:
     costs = []
     for run in runs:
         if isinstance(run, MapRun):
-            continue  # drawing takes a minute at most
+            continue  # drawing a map takes a minute at most
         kind = kind_of_work(run.trial)
         if kind not in speeds:
             speeds[kind] = _measure_speed(run)
@@ -144,7 +148,7 @@ def _costs(runs: list[Run]) -> list[Cost]:
 
 
 def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
-    """The server's own training; nothing travels."""
+    """The cost of the server's own training, which sends no messages."""
     budget = run.trial.setup.budget
     seconds = [speed.training(run.images, budget) for _ in run.untrained]
     note = "an earlier trial's nets" if run.source else "trains on the public images"
@@ -169,7 +173,7 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
     sizes = dict(zip(run.clients, run.allocation.partition.label_counts.sum(axis=1), strict=True))
     waiting = [] if run.over or run.twin else [int(sizes[client]) for _, client in run.untrained()]
     asked = sum(len(one.asked) for one in run.rounds)
-    # φ's values are kept once more, and the total of all sums.
+    # The record also holds a copy of the values of φ, and the total of all sums.
     sums = run.trial.recipe.uploads == "sums"
     fixed = speed.briefing_bytes + 8 * speed.width**2 if sums else 0
     kept = asked if run.trial.options.keep_checkpoints else len(run.rounds[-1].asked)
@@ -192,7 +196,7 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
 
 
 def _measure_speed(run: Run) -> Speed:
-    """A few steps of a client of this kind, on the images of the largest one."""
+    """Times a few steps of a client of this kind, on images of the largest client."""
     allocation = run.allocation
     largest = int(allocation.partition.label_counts.sum(axis=1).argmax())
     data = allocation.part("public") if isinstance(run, TeacherRun) else allocation.client(largest)
@@ -206,14 +210,14 @@ def _measure_speed(run: Run) -> Speed:
         return _speed_of_training(client, data, sent)
     if isinstance(client, Summing):
         return _speed_of_summing(client, run.trial.setup.budget.batch, sent)
-    raise TypeError(f"no way to time a {type(client).__name__}")
+    raise TypeError(f"cannot time a {type(client).__name__}")
 
 
 def _speed_of_training(client: Training, data: ImageSet, sent: int) -> Speed:
-    """A few steps, and one forward pass."""
+    """Times a few steps and one forward pass."""
     budget, briefing = client.budget, client.briefing
     training = Training(data.slice(0, budget.batch), briefing, "0")
-    training.run_epoch()  # warms up
+    training.run_epoch()  # warm-up
     look = _step_seconds(training)
     training.looking = False
     step = _step_seconds(training)
@@ -228,9 +232,9 @@ def _speed_of_training(client: Training, data: ImageSet, sent: int) -> Speed:
 
 
 def _speed_of_summing(client: Summing, batch: int, sent: int) -> Speed:
-    """One look at some images, and one sum as many rows are added by; nothing trains."""
+    """Times the encoding of some images and the summing of their features."""
     some = client.data
-    client.run_epoch()  # warms up
+    client.run_epoch()  # warm-up
     began = time.perf_counter()
     features = client.features(torch.arange(len(some)))
     forward = (time.perf_counter() - began) / len(some)
@@ -242,7 +246,7 @@ def _speed_of_summing(client: Summing, batch: int, sent: int) -> Speed:
 
 
 def _solving_seconds(width: int) -> float:
-    """Of a ridge: eigenvalues and some λ, in Cholesky factors, of which a small one is timed."""
+    """The time to solve a ridge, from the time of a smaller Cholesky factorisation."""
     size = min(width, 1_000)
     some = torch.eye(size, dtype=torch.float64) + 0.1 / size
     began = time.perf_counter()
@@ -251,7 +255,7 @@ def _solving_seconds(width: int) -> float:
 
 
 def _longer(trial: Trial) -> Trial:
-    """With enough epochs for all steps that are timed."""
+    """The trial with enough epochs for all steps that are timed."""
     if not isinstance(trial.recipe, TrainingRecipe):
         return trial
     setup = trial.setup
@@ -260,7 +264,7 @@ def _longer(trial: Trial) -> Trial:
 
 
 def _step_seconds(training: Training) -> float:
-    """Of the last of a few epochs of one step each."""
+    """The seconds of one step: the last of a few epochs of one step each."""
     began, done = time.perf_counter(), 0
     while done < STEPS and time.perf_counter() - began < ENOUGH and not training.done:
         training.run_epoch()
