@@ -31,7 +31,7 @@ __all__ = [
     "run",
 ]
 
-# Loaded when they are first used: most commands need no net and should not wait for torch.
+# These names are imported when they are first used, because many commands do not need torch.
 _HOMES = {
     **dict.fromkeys(("answer", "fuse", "load", "run"), "accord.api"),
     **dict.fromkeys(("Study", "load_study"), "accord.study.study"),

@@ -1,4 +1,4 @@
-"""The functions behind `import accord`: run a study, fuse it again, answer a briefing, load."""
+"""The functions of the package: run a study, fuse again, answer a briefing, load results."""
 
 from __future__ import annotations
 
@@ -37,12 +37,15 @@ def run(
 ) -> Results:
     """Runs a study (a YAML file, a mapping or a checked Study) and returns its results.
 
-    A record that is there already is continued: only what is new trains. Failed trials are listed
-    in `results.failures`. Mistakes of the user raise AccordError. `engine` says where the work is
-    done; without one, `workers` processes of this machine do it.
+    An existing record is continued: only new trials are trained. Failed trials are listed in
+    `results.failures`. Mistakes of the user raise AccordError. `engine` does the work; without one,
+    `workers` processes of this machine do it.
     """
     if isinstance(study, Study) and overrides:
-        raise AccordError("overrides are for a study's file or mapping; this one is checked.")
+        raise AccordError(
+            "overrides can be used with a study file or a mapping, but not with a checked Study. "
+            "Pass the file or the mapping instead."
+        )
     checked = study if isinstance(study, Study) else load_study(study, overrides)
     record = Record(Path(out) if out else Path("runs") / checked.name)
     with _working(engine, workers) as at_work:
@@ -63,12 +66,12 @@ def fuse(
     workers: int | None = None,
     quiet: bool = False,
 ) -> Results:
-    """Measures further fusions of a run's uploads and adds their rows; nothing trains.
+    """Measures further fusions of a run's uploads and adds their rows, without any training.
 
-    `asked`: names, or mappings with `use`. `trial`: only trials whose name holds this. `without`:
-    clients to leave out, which the names of the new rows tell. `add`, `remove`: for uploads that
-    are sums, files of clients who came later and clients who left. `save`: a folder for the
-    predictor of the first fusion.
+    `asked`: names of fusions, or mappings with `use`. `trial`: only trials whose name contains this
+    text. `without`: clients to leave out; the names of the new rows list them. `add`, `remove`: for
+    uploads that are sums, the files of clients that came later, and clients whose sums are
+    subtracted. `save`: a folder for the model of the first fusion.
     """
     record = Record(Path(run_dir))
     with _working(None, workers) as at_work:
@@ -89,7 +92,7 @@ def fuse(
 
 @contextmanager
 def _working(engine: Engine[Task] | None, workers: int | None) -> Iterator[Engine[Task]]:
-    """The engine that was given, or this machine's cores; closed in the end."""
+    """The given engine, or worker processes of this machine; it is closed at the end."""
     count = workers_for(workers)
     found = engine or start_workers(count) or in_this_process()
     try:

@@ -1,4 +1,4 @@
-"""The command line: commands only, no logic. Each command imports what it needs when it runs."""
+"""The commands of the command line. Each command imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -38,27 +38,32 @@ def about(
 STOPPED = 130
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a saved model")]
-DataRoot = Annotated[Path | None, typer.Option(help="where datasets are (default: ./data, …)")]
+DataRoot = Annotated[
+    Path | None, typer.Option(help="the folder of the datasets (default: ./data, …)")
+]
 
 
 @app.command()
 def run(
     study: Annotated[Path, typer.Argument(metavar="STUDY.yaml")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="budget.epochs=3 …")
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="changed keys, such as budget.epochs=3"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="the record (default: runs/NAME)")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="the folder of the record (default: runs/NAME)")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="processes (default: one per core)")] = None,
     data_root: DataRoot = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show trials and costs only")] = False,
 ) -> None:
-    """Run a study, or continue it: only what is new trains."""
+    """Run a study, or continue it: only new trials are trained."""
     from accord.core.yamls import read_yaml
     from accord.engines.local import start_workers, workers_for
 
-    read_yaml(study)  # a file that cannot be read is told at once
-    # Workers load torch while this process does, and reads the study and its images.
+    read_yaml(study)  # a file that cannot be read is reported before any process starts
+    # The workers load torch while this process loads torch, the study and its images.
     engine = None if dry_run else start_workers(workers_for(workers))
     try:
         from accord.api import run as run_study
@@ -86,10 +91,10 @@ def run(
 @app.command()
 def results(
     run_dir: RunFolder,
-    json: Annotated[bool, typer.Option("--json", help="every row, as JSON")] = False,
-    rounds: Annotated[bool, typer.Option("--rounds", help="accuracy over rounds")] = False,
+    json: Annotated[bool, typer.Option("--json", help="show every row as JSON")] = False,
+    rounds: Annotated[bool, typer.Option("--rounds", help="show accuracy over rounds")] = False,
 ) -> None:
-    """Show what a run has found."""
+    """Show the results of a run."""
     from accord.report.results import load
 
     found = load(run_dir)
@@ -107,18 +112,24 @@ def results(
 def fuse(
     run_dir: RunFolder,
     fusion: Annotated[
-        list[str], typer.Option(help="a rule, or '{use: features, merge: count, as: by-count}'")
+        list[str], typer.Option(help="a name, or '{use: features, merge: count, as: by-count}'")
     ],
-    trial: Annotated[str | None, typer.Option(help="only trials whose name holds this")] = None,
+    trial: Annotated[
+        str | None, typer.Option(help="use only trials whose name contains this text")
+    ] = None,
     without: Annotated[list[str] | None, typer.Option(help="leave this client out")] = None,
-    add: Annotated[list[Path] | None, typer.Option(help="sums of a client who came later")] = None,
+    add: Annotated[
+        list[Path] | None, typer.Option(help="add the upload (sums) of a client that came later")
+    ] = None,
     remove: Annotated[list[str] | None, typer.Option(help="subtract this client's sums")] = None,
-    save: Annotated[Path | None, typer.Option(help="keep the first rule's model here")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="save the model of the first fusion in this folder")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="processes (default: one per core)")] = None,
     data_root: DataRoot = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
 ) -> None:
-    """Fuse a run's uploads by other rules, without training anything."""
+    """Measure other fusions of a run's uploads, without any training."""
     from accord.api import fuse as fuse_run
 
     results = fuse_run(
@@ -140,12 +151,14 @@ def fuse(
 
 @app.command()
 def answer(
-    briefing: Annotated[Path, typer.Argument(help="a trial's briefing.safetensors")],
-    images: Annotated[Path, typer.Argument(help="a folder per class, an .npz or a parquet file")],
-    name: Annotated[str, typer.Option(help="whose images these are")],
+    briefing: Annotated[Path, typer.Argument(help="the briefing.safetensors of a trial")],
+    images: Annotated[
+        Path, typer.Argument(help="a folder with a folder per class, an .npz or a parquet file")
+    ],
+    name: Annotated[str, typer.Option(help="the name of the client that has these images")],
     out: Annotated[Path, typer.Option(help="the upload to write, for accord fuse RUN --add")],
 ) -> None:
-    """Sum up your own images for a closed form: a client who comes after the study."""
+    """Make the upload of a client that joins a closed form after the study."""
     from accord.federation.answering import answer as answer_briefing
     from accord.federation.answering import refuse_to_write
 
@@ -159,7 +172,9 @@ def answer(
 def predict(
     model: ModelFolder,
     images: Annotated[list[Path], typer.Argument(help="image files, or folders of them")],
-    json: Annotated[bool, typer.Option("--json", help="every class's confidence, as JSON")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="show the confidence of every class as JSON")
+    ] = False,
 ) -> None:
     """Classify images with a saved model."""
     from accord.model.predict import predict as predict_files
@@ -181,26 +196,29 @@ def predict(
 @app.command()
 def export(
     model: ModelFolder,
-    onnx: Annotated[Path, typer.Option(help="the file to write")],
+    onnx: Annotated[Path, typer.Option(help="the ONNX file to write")],
 ) -> None:
     """Write a saved model as one ONNX file."""
     from accord.model.export import export_onnx
     from accord.model.predictor import Predictor
 
     difference = export_onnx(Predictor.load(model), onnx)
-    print(f"{onnx}: answers as the model does (largest difference {difference:.1e})")
+    print(f"{onnx}: gives the same outputs as the model (largest difference {difference:.1e})")
 
 
 @app.command()
 def dials(
     run_dir: RunFolder,
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY]...", help="lambda_raw, loss_align, …")
+        list[str] | None,
+        typer.Argument(metavar="[KEY]...", help="dials to show: lambda_raw, loss_align, …"),
     ] = None,
-    trial: Annotated[str | None, typer.Option(help="only trials whose name holds this")] = None,
-    json: Annotated[bool, typer.Option("--json", help="every event, as JSON")] = False,
+    trial: Annotated[
+        str | None, typer.Option(help="use only trials whose name contains this text")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="show every event as JSON")] = False,
 ) -> None:
-    """Show how λ, σ, losses and gradients moved at every client, also while a study runs."""
+    """Show λ, σ, losses and gradients of every client per epoch, also while a study runs."""
     from accord.report.dials import show_dials
     from accord.report.results import load
 
@@ -213,7 +231,7 @@ def dials(
 
 @app.command()
 def recipes(name: Annotated[str | None, typer.Argument()] = None) -> None:
-    """List the recipes, or explain one and its parameters."""
+    """List the recipes, or explain one recipe or fusion and its parameters."""
     if name:
         from accord.report.explain import show_recipe
 
@@ -227,10 +245,10 @@ def recipes(name: Annotated[str | None, typer.Argument()] = None) -> None:
 @app.command()
 def data(
     data_root: DataRoot = None,
-    download: Annotated[str | None, typer.Option(help="fetch this dataset")] = None,
+    download: Annotated[str | None, typer.Option(help="download this dataset")] = None,
     json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """List every known dataset: found, or where to put which file."""
+    """List the known datasets: where they are, or where to put which file."""
     from dataclasses import asdict
 
     from accord.data.datasets import inventory
@@ -249,7 +267,7 @@ def data(
 
 @app.command()
 def doctor(data_root: DataRoot = None) -> None:
-    """Check this machine: what is wrong, and what to do."""
+    """Check whether this machine can run Accord, and advise what to do."""
     from accord.report.doctor import examine, table
 
     found = examine(data_root)
@@ -263,10 +281,13 @@ def tell(line: str) -> None:
 
 
 def main() -> None:
-    """Exit codes: 0 all done, 1 some trial failed, 2 the user's mistake, 130 stopped by Ctrl-C."""
+    """Runs the command line.
+
+    Exit codes: 0 success, 1 some trial failed, 2 mistake of the user, 130 stopped by Ctrl-C.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without α still shows the rest
+            stream.reconfigure(errors="replace")  # a terminal that cannot show α shows a "?"
     try:
         code = app(standalone_mode=False)
     except click.ClickException as error:
@@ -277,7 +298,7 @@ def main() -> None:
         code = 2
     except (KeyboardInterrupt, click.Abort):
         code = STOPPED
-    if code == STOPPED:  # typer turns Ctrl-C into this code, some versions into an exception
+    if code == STOPPED:  # after Ctrl-C typer returns this code or, in some versions, raises
         print("accord: stopped. Run the same command again to go on.", file=sys.stderr)
     sys.exit(code)
 

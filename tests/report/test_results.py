@@ -88,7 +88,7 @@ def test_lines_that_differ_in_clients_or_seeds_show_it() -> None:
     text = shown(Results(Path("r"), rows))
     assert "clients" in text
     assert "seeds" in text
-    assert "the seeds counted" in text
+    assert "the seeds of each line" in text
 
 
 def test_one_seed_twice_is_an_error_never_a_spread() -> None:

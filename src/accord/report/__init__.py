@@ -1,1 +1,1 @@
-"""What people read: tables, and later plots and pages."""
+"""Tables, progress displays and explanations for the user."""

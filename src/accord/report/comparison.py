@@ -1,4 +1,4 @@
-"""The table of a run: a line per setting, recipe and fusion, with the spread over seeds."""
+"""The table of a run: a line per setting, recipe and fusion, with mean ± standard deviation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERS = (
     ),
     *("validation %", "ECE %", "MB up", "seconds"),
 )
-# What a narrow terminal can do without; the first go first.
+# Columns that a narrow terminal leaves out, in this order.
 DISPENSABLE = (
     *("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "personal %"),
     "balanced %",
@@ -37,7 +37,7 @@ DISPENSABLE = (
 
 
 def compare(rows: Sequence[Row]) -> list[Line]:
-    """Every setting at its trials' last epoch; what was measured becomes a list over seeds."""
+    """One line per setting, at its last epoch; each measured value is a list over seeds."""
     last: dict[str, int] = defaultdict(int)
     for row in rows:
         last[row["trial"]] = max(last[row["trial"]], row["epoch"])
@@ -61,7 +61,7 @@ def _line(rows: list[Row]) -> Line:
 
 
 def _order(line: Line) -> tuple[Any, ...]:
-    """Settings together, bounds last, best first."""
+    """The order of lines: by setting, then bounds last, then by falling accuracy."""
     bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
@@ -70,7 +70,7 @@ def _order(line: Line) -> tuple[Any, ...]:
 
 
 def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
-    """What matters most, in at most `width` characters; results.csv has all of it."""
+    """The most important columns, in at most `width` characters; results.csv has all columns."""
     lines = compare(rows)
     shared = _shared(lines)
     columns = {
@@ -95,7 +95,7 @@ def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
 
 
 def _shared(lines: list[Line]) -> dict[str, str]:
-    """What all lines have in common goes into the title instead of a column."""
+    """Values that are the same in all lines; they are in the title and not in a column."""
     federated = [line for line in lines if not _pooled(line)] or lines
     words = {"dataset": "{}", "partition": "{}", "clients": "{} clients"}
     found = {key: {line[key] for line in federated} for key in words}
@@ -103,7 +103,7 @@ def _shared(lines: list[Line]) -> dict[str, str]:
 
 
 def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
-    """Heading → the text of a line's cell."""
+    """Heading of a column → the text of a line in this column."""
     columns: dict[str, Callable[[Line], str]] = {
         "dataset": lambda line: str(line["dataset"]),
         "partition": lambda line: str(line["partition"]),
@@ -122,7 +122,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     columns["accuracy %"] = lambda line: _percent(line["accuracy"])
     columns["balanced %"] = lambda line: _percent(line["balanced_accuracy"])
     columns["worst %"] = lambda line: _percent(line["worst_class"])
-    # A bound has it always; it is worth a column where a fusion makes personal nets.
+    # The bound local-only always has this value; the column is for fusions with personal nets.
     if any(line["personal_accuracy"] and line["recipe"] != "local-only" for line in lines):
         columns["personal %"] = lambda line: _percent(line["personal_accuracy"])
     if any(line["validation_accuracy"] for line in lines):
@@ -134,7 +134,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
 
 
 def _pooled(line: Line) -> bool:
-    """Its images are in one place: nobody uploads anything."""
+    """Whether all images are in one place, so that there are no uploads."""
     return bool(line["partition"] == "pooled")
 
 
@@ -144,9 +144,9 @@ def _megabytes(line: Line) -> list[float]:
 
 def _caption(lines: list[Line], left_out: list[str]) -> str:
     counts = {len(line["seeds"]) for line in lines}
-    said = "one seed: no spread, and no proof"
+    said = "one seed: the standard deviation is unknown"
     if counts and max(counts) > 1:
-        number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds counted"
+        number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds of each line"
         said = f"mean ± standard deviation over {number}"
     return f"{said}; in results.csv: {', '.join(left_out)}" if left_out else said
 

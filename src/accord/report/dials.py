@@ -1,4 +1,4 @@
-"""A run's dials: how λ, σ, losses and gradients moved at every client, epoch by epoch."""
+"""The dials of a run: λ, σ, losses and gradients of every client in every epoch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from accord.report.tables import plain_table
 Event = dict[str, Any]
 DEFAULT = ("lambda_raw", "lambda_effective", "loss_local", "loss_align")
 ACCURACIES = ("train_accuracy", "test_accuracy")
-LABELS, CELL = 36, 10  # columns of text that the labels and one value take
+LABELS, CELL = 36, 10  # width of the labels and of one value, in characters
 
 
 def show_dials(
     record: Record, keys: Sequence[str], only: str | None, width: int = 200
 ) -> list[Table]:
-    """One table per trial with telemetry; `only`: those whose name holds this text.
+    """One table per trial with telemetry; with `only`, the trials whose name contains this text.
 
-    Where not all epochs fit into `width`, some are shown, the first and the last among them.
+    If not all epochs fit into `width`, only some are shown, including the first and the last.
     """
     trials = [trial for trial in record.trials() if only is None or only in trial.id]
     found = {trial.id: events_of(trial) for trial in trials}
@@ -37,22 +37,22 @@ def show_dials(
     tables = [table for table in tables if table.row_count]
     if not tables:
         raise AccordError(
-            f"{', '.join(keys or DEFAULT)}: no recipe of these trials has such dials."
+            f"{', '.join(keys or DEFAULT)}: no recipe of these trials has these dials."
         )
     return tables
 
 
 def events_of(trial: TrialFolder) -> list[Event]:
-    """A trial's telemetry, one event per client and epoch, also while it runs.
+    """The telemetry of a trial, one event per client and epoch, also while the trial runs.
 
-    After a checkpoint it is joined by what the client's own net was measured at.
+    Events at a checkpoint also contain the accuracies of the client's own net.
     """
     measured = {
         (client["client"], checkpoint["epoch"]): {key: client[key] for key in ACCURACIES}
         for checkpoint in trial.measures()["checkpoints"]
         for client in checkpoint["clients"]
     }
-    # An epoch that was done twice counts as it was done last.
+    # If an epoch was done twice, its last event is used.
     events = {(event["client"], event["epoch"]): event for event in trial.read_events()}
     unknown = dict.fromkeys(ACCURACIES)
     return [{**event, **measured.get(at, unknown)} for at, event in events.items()]
@@ -66,7 +66,7 @@ def _refuse_unknown(keys: Sequence[str], known: list[str]) -> None:
 
 
 def _is(key: str, known: str) -> bool:
-    """`lambda_raw` also means `anchors_lambda_raw`, as it is called beside other terms."""
+    """Whether `key` names a dial; `lambda_raw` also names `anchors_lambda_raw`."""
     return known == key or known.endswith(f"_{key}")
 
 
@@ -86,7 +86,7 @@ def _table(title: str, events: list[Event], keys: Sequence[str], count: int) -> 
 
 
 def _fitting(events: list[Event], keys: list[str], count: int) -> list[int]:
-    """At most `count` epochs; those at which every key has a value, such as checkpoints, first."""
+    """At most `count` epochs; epochs with values for all keys (checkpoints) are preferred."""
     epochs = sorted({event["epoch"] for event in events})
     seen = {(e["epoch"], key) for e in events for key in keys if e.get(key) is not None}
     full = [epoch for epoch in epochs if all((epoch, key) in seen for key in keys)]
@@ -96,7 +96,7 @@ def _fitting(events: list[Event], keys: list[str], count: int) -> list[int]:
 
 
 def _spread(epochs: list[int], count: int) -> list[int]:
-    """At most `count` of them, evenly, with the first and the last."""
+    """At most `count` epochs at even distances, including the first and the last."""
     if len(epochs) <= count:
         return epochs
     if count < 2:

@@ -1,4 +1,4 @@
-"""Is this machine fit: what is wrong, and what to do about it."""
+"""Checks whether this machine can run Accord, and advises what to do."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from accord.data.cache import cache_root
 from accord.data.datasets import inventory
 from accord.report.tables import plain_table
 
-# Extra → a package it brings.
+# Extra → a package that it installs.
 EXTRAS = {"notebook": "pandas", "gradient": "torchjd", "transport": "POT", "onnx": "onnxruntime"}
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at."""
+    """The result of one check."""
 
     what: str
     found: str
@@ -64,14 +64,15 @@ def _torch() -> Check:
         return Check("torch", f"{torch.__version__}, {torch.cuda.get_device_name(0)}")
     if find_spec("torchvision") is not None:
         advice = (
-            "Accord does without torchvision; a version that does not match torch breaks others."
+            "Accord does not need torchvision; if its version does not match torch, other packages "
+            "may fail."
         )
         return Check("torch", f"{torch.__version__}, CPU, with torchvision", "note", advice)
     return Check("torch", f"{torch.__version__}, CPU")
 
 
 def _versions() -> list[Check]:
-    """Every dependency against the range Accord was made for."""
+    """Checks that the version of every dependency is in Accord's range."""
     wrong = []
     needed = [Requirement(text) for text in requires("accord") or []]
     core = [need for need in needed if need.marker is None or need.marker.evaluate({"extra": ""})]
@@ -84,13 +85,13 @@ def _versions() -> list[Check]:
         if not need.specifier.contains(found, prereleases=True):
             advice = f"expected {need.specifier}: pip install '{need}'"
             wrong.append(Check(need.name, found, "wrong", advice))
-    return wrong or [Check("dependencies", f"{len(core)} packages in their ranges")]
+    return wrong or [Check("dependencies", f"{len(core)} packages have supported versions")]
 
 
 def _cores() -> Check:
     affinity = getattr(os, "sched_getaffinity", None)
     usable = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return Check("cores", f"{usable} usable: as many clients train at once")
+    return Check("cores", f"{usable} usable: this many clients train at the same time")
 
 
 def _memory() -> Check:
@@ -110,7 +111,7 @@ def _disk(what: str, path: Path) -> Check:
     if not os.access(there, os.W_OK):
         return Check(what, found, "wrong", f"{there} is not writable.")
     if free < GIB:
-        return Check(what, found, "note", "Less than 1 GiB: make room, or write elsewhere.")
+        return Check(what, found, "note", "Less than 1 GiB: delete files, or use another disk.")
     return Check(what, found)
 
 
@@ -125,7 +126,7 @@ def _extras() -> list[Check]:
         try:
             checks.append(Check(f"extra {extra}", f"{package} {version(package)}"))
         except PackageNotFoundError:
-            advice = f"pip install 'accord[{extra}]' if you want it"
+            advice = f"pip install 'accord[{extra}]' if you need it"
             checks.append(Check(f"extra {extra}", f"{package} missing", "note", advice))
     return checks
 

@@ -23,7 +23,7 @@ from accord.study.resolve import resolve
 
 
 def show_recipe(name: str) -> RenderableType:
-    """A recipe, its parts, and every parameter with its value and meaning; or a fusion's own."""
+    """A recipe and its parts, or a fusion, or a block of a map, with all parameters."""
     if name in fusions and name not in shipped():
         hint = f"accord fuse RUN --fusion '{{use: {name}, as: my-name}}'"
         return _show_part(name, fusions.get(name), hint)
@@ -32,7 +32,7 @@ def show_recipe(name: str) -> RenderableType:
         said = ", ".join([f"use: {name}", *(f"{key}: …" for key in needed)])
         return _show_part(name, blocks.get(name), f"In a recipe: map: {{blocks: [{{{said}}}]}}")
     recipe = resolve(name, Path())
-    alias = f" ({recipe.alias} in the notes)" if recipe.alias else ""
+    alias = f" ({recipe.alias} in the research notes)" if recipe.alias else ""
     rows = [
         (key, str(getattr(recipe, key)), type(recipe).model_fields[key].description or "")
         for key in plain_keys(recipe)
@@ -40,7 +40,7 @@ def show_recipe(name: str) -> RenderableType:
     meanings = dict(describe(Budget))
     if isinstance(recipe, TrainingRecipe):
         rows += [
-            (f"budget.{key}", str(value), meanings[key] or "in place of the study's")
+            (f"budget.{key}", str(value), meanings[key] or "replaces the study's value")
             for key, value in recipe.budget.items()
         ]
     for key, kind, spec in parts(recipe):
@@ -54,7 +54,7 @@ def show_recipe(name: str) -> RenderableType:
 
 
 def _show_part(name: str, part: type[Config], hint: str) -> RenderableType:
-    """A server rule, or features of a map, with every parameter."""
+    """A fusion, or a block of a map, with all parameters."""
     fields = part.model_fields
     defaults = {
         key: "(needed)" if field.is_required() else str(field.default)
@@ -68,7 +68,7 @@ def _show_part(name: str, part: type[Config], hint: str) -> RenderableType:
 
 
 def plain_keys(recipe: Recipe) -> list[str]:
-    """The keys of a recipe that hold one value and no part."""
+    """The keys of a recipe that hold a single value."""
     simple = (bool, int, str)
     told = {"name", "alias", "about"}
     fields = [key for key in type(recipe).model_fields if key not in told]
@@ -79,7 +79,7 @@ Parts = list[tuple[str, type[Config], dict[str, object]]]
 
 
 def parts(recipe: Recipe) -> Parts:
-    """(key in the recipe, part, its parameters) of everything the recipe is made of."""
+    """(key in the recipe, part, its parameters) of all parts of the recipe."""
     found: Parts = []
     if isinstance(recipe, ClosedFormRecipe):
         found += _parts_of_map(recipe)
@@ -116,7 +116,7 @@ def _parts_of_training(recipe: TrainingRecipe) -> Parts:
 
 
 def example(recipe: Recipe) -> str:
-    """A change that fits this recipe, to show how it is written."""
+    """An example of a change of this recipe, as it is written in a study."""
     if not isinstance(recipe, TrainingRecipe):
         return "map: {blocks: [{use: patches, count: 400}]}, "
     balances_used = [spec["balance"] for spec in recipe.align.values()]

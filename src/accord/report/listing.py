@@ -1,4 +1,4 @@
-"""Lists recipes and datasets. Nothing here needs a net, so nobody waits for torch."""
+"""Lists recipes and datasets. This module does not import torch, so that it starts quickly."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def show_recipes() -> RenderableType:
         recipe = read_recipe(name, Path())
         fusion = ", ".join(spec.get("as", spec["use"]) for spec in recipe["fusion"])
         rows.append((name, alias or "", fusion, recipe["about"].strip()))
-    return plain_table(("recipe", "alias", "fusion", "what it is"), rows)
+    return plain_table(("recipe", "alias", "fusion", "description"), rows)
 
 
 def show_datasets(entries: list[Availability]) -> RenderableType:
     rows = [
         (entry.name, "yes" if entry.found else "–", entry.where, entry.note) for entry in entries
     ]
-    return plain_table(("dataset", "found", "where, or what to put where", "note"), rows)
+    return plain_table(("dataset", "found", "path, or where to put which file", "note"), rows)

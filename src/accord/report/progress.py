@@ -1,4 +1,4 @@
-"""Live progress: a bar per client and an ETA on a terminal, plain lines when piped."""
+"""Progress displays: bars and the remaining time on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from accord.federation.execute import TaskJob
     from accord.federation.work import Run
 
-PLAIN_EVERY = 5.0  # seconds between two lines when nobody looks at a terminal
+PLAIN_EVERY = 5.0  # seconds between two lines when the output is not a terminal
 
 
 def spoken(seconds: float) -> str:
-    """A duration as people say it."""
+    """A duration in words."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"
@@ -31,15 +31,15 @@ def spoken(seconds: float) -> str:
 
 
 class Work:
-    """How much is done of how much, in images, and what that means for the clock."""
+    """The finished and the total work, in images, and the remaining time."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.total = sum(run.work() for run in runs)
         self.done = 0.0
         self.current: dict[int, float] = {}
         self.began = time.monotonic()
-        self.restored = 0.0  # done by an earlier run that was interrupted, which took no time now
-        self.first: tuple[float, float] | None = None  # when work was first heard of, and how much
+        self.restored = 0.0  # work of an earlier, interrupted process, which took no time now
+        self.first: tuple[float, float] | None = None  # time and work of the first message
 
     def share(self) -> float:
         return min(1.0, self._all() / max(self.total, 1e-9))
@@ -52,11 +52,11 @@ class Work:
             self.restored += size - self.current.get(job, 0.0)
         self.current[job] = size
         if self.first is None:
-            # Not from the start: workers take seconds to come up, which no later work does.
+            # The time is counted from here, because workers first need seconds to start.
             self.first = (time.monotonic(), self._all() - self.restored)
 
     def left(self) -> float | None:
-        """Seconds to go, once there is something to judge by."""
+        """The remaining seconds; None until enough work is done for an estimate."""
         if self.first is None:
             return None
         passed, done = time.monotonic() - self.first[0], self._all() - self.restored - self.first[1]
@@ -66,7 +66,7 @@ class Work:
 
 
 class Silent:
-    """Nobody looks on."""
+    """A progress display that shows nothing."""
 
     def tell(self, line: str) -> None:
         pass
@@ -89,7 +89,7 @@ class Silent:
 
 
 class Plain(Silent):
-    """A line per finished trial and failure, and every few seconds how far it is."""
+    """Plain lines: one per finished trial and failure, and the progress every few seconds."""
 
     def __init__(self) -> None:
         self.work: Work | None = None
@@ -129,7 +129,7 @@ class Plain(Silent):
 
 
 class Bars(Plain):
-    """A terminal: one bar for the study, one per client at work."""
+    """Bars on a terminal: one per running task, and a line for the whole study."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Bars(Plain):
 
 
 def _round_of(run: Run, job: TaskJob) -> str:
-    """Which round a task belongs to, in a trial that has several."""
+    """The round of a task, for a trial with several rounds."""
     rounds, number = run.trial.method.rounds, getattr(job.task, "round", None)
     return f"round {number} of {rounds}, " if rounds > 1 and number else ""
 

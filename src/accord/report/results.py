@@ -1,4 +1,4 @@
-"""Results: the rows of a record, as a table, a DataFrame or JSON."""
+"""The results of a record, as a table, a DataFrame or JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Results:
-    """What a run has found so far. In a notebook it shows as a table."""
+    """The results of a run so far. A notebook shows them as a table."""
 
     path: Path
     rows: list[Row]
@@ -44,7 +44,7 @@ class Results:
         return Record(self.path)
 
     def events(self) -> list[dict[str, Any]]:
-        """Every client's telemetry, epoch by epoch, with its `trial`."""
+        """The telemetry of every client in every epoch, with its `trial`."""
         return [
             {"trial": trial.id, **event}
             for trial in self.record.trials()
@@ -65,7 +65,7 @@ class Results:
         return json.dumps(content, indent=1, ensure_ascii=False)
 
     def table(self, width: int = 160) -> Table:
-        """Mean and spread over seeds of every setting, recipe and fusion."""
+        """Mean ± standard deviation over seeds, for every setting, recipe and fusion."""
         return comparison(self.rows, str(self.path), width)
 
     def __str__(self) -> str:

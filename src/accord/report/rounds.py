@@ -1,4 +1,4 @@
-"""Accuracy over rounds, and the round in which a method passes each one-shot recipe."""
+"""Accuracy over rounds, and the round in which a method reaches each one-shot recipe."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from accord.core.errors import AccordError
 from accord.record.rows import MEASURED, Row
 from accord.report.tables import plain_table
 
-LABELS, CELL = 60, 8  # columns of text that the labels and one round take
+LABELS, CELL = 60, 8  # width of the labels and of one round, in characters
 Curve = dict[int, float]  # round → accuracy, mean over seeds
 
 
 def show_rounds(rows: Sequence[Row], width: int) -> list[Table]:
-    """For every setting of a study: accuracy over rounds, and who is passed when."""
+    """Two tables per setting: accuracy over rounds, and the rounds to reach one-shot recipes."""
     settings: dict[str, dict[str, Curve]] = defaultdict(dict)
     for (setting, name), group in _groups(rows).items():
         settings[setting][name] = _curve(group)
@@ -34,19 +34,19 @@ def show_rounds(rows: Sequence[Row], width: int) -> list[Table]:
 
 
 def passing_round(curve: Curve, other: Curve) -> int | None:
-    """The first round in which `curve` reaches what `other` has in the end; None: in no round."""
+    """The first round in which `curve` reaches the final value of `other`, or None."""
     goal = other[max(other)]
     return next((number for number in sorted(curve) if curve[number] >= goal), None)
 
 
 def _groups(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Rows by setting and by recipe with fusion; seeds are together."""
+    """The rows of each setting, recipe and fusion, for all seeds together."""
     left_out = {*MEASURED, "study", "recipe", "fusion", "seed", "round", "epoch", "trial"}
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         setting = {key: value for key, value in row.items() if key not in left_out}
         if row["partition"] == "pooled":
-            # It is the same for every partition, and belongs to the settings of its dataset.
+            # A pooled trial belongs to no partition, so it is not shown here.
             continue
         told = ", ".join(_told(key, value) for key, value in setting.items() if value is not None)
         found[told, f"{row['recipe']} ({row['fusion']})"].append(row)
@@ -60,7 +60,7 @@ def _told(key: str, value: Any) -> str:
 
 
 def _curve(rows: list[Row]) -> Curve:
-    """The accuracy at the end of each round, mean over seeds."""
+    """The accuracy at the end of each round, averaged over seeds."""
     last: dict[tuple[int, int], Row] = {}
     for row in sorted(rows, key=lambda row: row["epoch"]):
         last[row["seed"], row["round"]] = row
@@ -81,7 +81,7 @@ def _over_rounds(setting: str, curves: dict[str, Curve], width: int) -> Table:
 
 
 def _passing(curves: dict[str, Curve]) -> Table:
-    """Who needs how many rounds to reach the final accuracy of each one-shot recipe."""
+    """The rounds that each method needs to reach the final accuracy of each one-shot recipe."""
     several = [name for name, curve in curves.items() if max(curve) > 1]
     single = [name for name, curve in curves.items() if max(curve) == 1]
     single.sort(key=lambda name: curves[name][1])
@@ -95,8 +95,8 @@ def _passing(curves: dict[str, Curve]) -> Table:
         ("one-shot recipe", *columns),
         cells,
         numbers=columns,
-        title="rounds until it is passed",
-        caption="–: not within the rounds of the study",
+        title="rounds until a method reaches each one-shot recipe",
+        caption="–: not reached within the rounds of the study",
     )
 
 
@@ -105,7 +105,7 @@ def _percent(value: float | None) -> str:
 
 
 def _some(rounds: list[int], width: int) -> list[int]:
-    """As many rounds as fit, evenly spaced, with the first and the last."""
+    """As many rounds as fit, at even distances, including the first and the last."""
     count = max(2, (width - LABELS) // CELL)
     if len(rounds) <= count:
         return rounds

@@ -1,4 +1,4 @@
-"""Tables for people: plain when piped, and no cell is ever taken for markup."""
+"""Plain tables, whose cells are never interpreted as markup."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def plain_table(
     title: str | None = None,
     caption: str | None = None,
 ) -> Table:
-    """`numbers` names the columns that are set flush right."""
+    """A table; the columns in `numbers` are aligned to the right."""
     table = Table(
         title=Text(title) if title else None,
         caption=Text(caption) if caption else None,
         title_justify="left",
-        min_width=len(title) + 2 if title else None,  # a name is not to be broken
+        min_width=len(title) + 2 if title else None,  # so that the title is on one line
         caption_justify="left",
         box=box.SIMPLE,
     )

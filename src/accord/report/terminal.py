@@ -1,4 +1,4 @@
-"""Prints tables and results: for a terminal, or as plain text when piped."""
+"""Prints tables and results, for a terminal or as plain text for a pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def show_results(results: Results) -> None:
 
 
 def show(*parts: RenderableType) -> None:
-    """Prints for a terminal; piped, as plain text without trailing spaces."""
+    """Prints `parts`; in a pipe, as plain text without trailing spaces."""
     out = _console()
     if sys.stdout.isatty():
         for part in parts:
@@ -34,7 +34,7 @@ def show(*parts: RenderableType) -> None:
 
 
 def width() -> int:
-    """Of the terminal, in characters; piped, as wide as a table needs to be."""
+    """The width of the terminal in characters; 200 in a pipe."""
     return _console().width
 
 
