@@ -1,1 +1,1 @@
-"""Speed, memory and scale, as ratios within one run: `python -m benchmarks`."""
+"""Benchmarks of speed and memory, as ratios within one run: `python -m benchmarks`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks` runs all benchmarks, `python -m benchmarks step views` those two."""
+"""`python -m benchmarks` runs all benchmarks, `python -m benchmarks step views` runs two."""
 
 from __future__ import annotations
 

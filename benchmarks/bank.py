@@ -1,7 +1,7 @@
-"""What a public bank costs: a client's step with 4,096 rows against one without, and memory.
+"""The cost of a public bank: a step with 4,096 rows compared with one without, and memory.
 
-The memory is that of the contrast of 512 × 2 views against 65,536 rows at d = 512, forward and
-backward, beyond what its inputs take, in a process of its own.
+The memory is that of the contrast of 512 × 2 views with 65,536 rows at d = 512, for the forward and
+the backward pass, without its inputs, measured in a separate process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ RECIPES = ("public-negatives", "reference-mmd", "reference-coral")
 
 
 def measure() -> list[Figure]:
-    """Epochs of every recipe in turns, in CPU time of one thread, as clients train."""
+    """Measures epochs of every recipe in turns, in CPU time of one thread."""
     with workspace() as folder, one_thread():
         clients = {recipe: _client(recipe, folder) for recipe in ("fafi", *RECIPES)}
         seconds: dict[str, list[float]] = {recipe: [] for recipe in clients}
         for client in clients.values():
-            client.run_epoch()  # warms up
+            client.run_epoch()  # warm-up
         for _ in range(ROUNDS):
             for recipe, client in clients.items():
                 began = time.process_time()
@@ -56,7 +56,7 @@ def measure() -> list[Figure]:
 
 
 def _client(recipe: str, folder: Path) -> Training:
-    """A client with `STEPS` batches of images, briefed with a bank of random features."""
+    """A client with `STEPS` batches of images and a bank of random features."""
     own = folder / recipe
     own.mkdir()
     images = BATCH * STEPS
@@ -70,7 +70,7 @@ def _client(recipe: str, folder: Path) -> Training:
         },
         "partition": {"scheme": "iid", "clients": 1},
         "net": {"backbone": "resnet10"},
-        # A look at the gradients is the benchmark `dials`.
+        # The benchmark `dials` measures the cost of gradient measurements.
         "budget": {"epochs": 1_000, "batch": BATCH, "look_every": 1_000_000},
         "recipes": recipe,
         "bounds": False,
@@ -81,7 +81,7 @@ def _client(recipe: str, folder: Path) -> Training:
     return client
 
 
-# The peak that getrusage tells would start at that of the parent process.
+# getrusage is not used, because its peak would start at that of the parent process.
 CONTRAST = """
 import torch
 from pathlib import Path
@@ -116,7 +116,7 @@ loss = lambda: SupConLoss(0.07)(features, labels, ref_emb=bank.features, ref_lab
 
 
 def _memory(loss: str) -> int:
-    """Bytes that a loss takes beyond its inputs; `loss` is its definition."""
+    """The bytes that a loss needs besides its inputs; `loss` is its definition."""
     program = CONTRAST.replace("LOSS", loss)
     command = [sys.executable, "-c", program]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

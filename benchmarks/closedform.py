@@ -1,4 +1,4 @@
-"""What the closed form costs: where the time of features goes, and solving at the largest d."""
+"""The cost of the closed form: the time of features by operation, and solving at the largest d."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from benchmarks.workspace import CHANNELS, CLASSES, SIZE
 
 RECIPES = ("closed-form", "closed-form-public", "closed-form-teacher")
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mkldnn_convolution", "convolution")
-SHARE = 0.8  # of the time, in products of matrices and convolutions
+SHARE = 0.8  # share of the time in matrix products and convolutions
 WIDTH, IMAGES, SECONDS, BYTES = 4_700, 45_000, 60, 2e9
 
 
@@ -52,12 +52,12 @@ def measure() -> list[Figure]:
 
 
 def _asked(*words: str) -> Any:
-    """What this module answers in a process of its own, with the memory settings of a worker."""
+    """The result of this module in a separate process with the memory settings of a worker."""
     process = subprocess.run(
         [sys.executable, "-m", "benchmarks.closedform", *words],
         check=True,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # the profiler talks
+        stderr=subprocess.DEVNULL,  # the profiler prints messages
         text=True,
         env={**GREEDY, **os.environ},
     )
@@ -65,7 +65,7 @@ def _asked(*words: str) -> Any:
 
 
 def _features(recipe: str) -> Figure:
-    """φ of noise and its sums, as a client makes them."""
+    """Measures the features φ of noise and their sums, as a client computes them."""
     resolved = resolve(recipe, Path())
     if not isinstance(resolved, ClosedFormRecipe):
         raise TypeError(f"{recipe} is no closed form")
@@ -89,7 +89,7 @@ def _features(recipe: str) -> Figure:
 
 
 def _map(config: MapConfig) -> FeatureMap:
-    """With small random values: zeros would be multiplied no faster, but exp and relu tell."""
+    """A map with small random values; with zeros, exp and relu would take another time."""
     draws = torch_generator(0, "benchmark", "map")
     found = FeatureMap(config, CHANNELS).eval()
     shapes = made_up(config, CHANNELS)
@@ -112,16 +112,16 @@ def _sum(found: FeatureMap, images: torch.Tensor) -> None:
 
 
 def _solve() -> dict[str, float]:
-    """Seconds of one solution, and the most memory that this process ever held."""
+    """The seconds of one solution, and the peak memory of this process."""
     sums = _sums()
     began = time.perf_counter()
-    with one_thread():  # as a worker has
+    with one_thread():  # as in a worker process
         solve(sums)
     return {"seconds": time.perf_counter() - began, "bytes": peak_memory()}
 
 
 def _sums() -> Sums:
-    """Of features whose lengths fall as a kernel's do, classes a little apart."""
+    """Sums of random features with falling variances, as those of a kernel, and close classes."""
     draws = torch_generator(0, "benchmark", "sums")
     lengths = torch.logspace(0, -3, WIDTH, dtype=torch.float64)
     mixed = torch.randn(WIDTH, WIDTH, generator=draws, dtype=torch.float64) * lengths

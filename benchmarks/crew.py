@@ -1,7 +1,7 @@
-"""As many one-thread processes as there are cores, doing the same thing at the same time.
+"""One process with one thread per core; all do the same work at the same time.
 
-That is how Accord trains, so it is how its speed and the machine's peak are measured: cores share
-caches, memory and power, and one busy core tells little about all of them.
+Accord trains in this way, so its speed and the machine's peak are measured in this way: cores share
+caches, memory and power, so the speed of one busy core differs from the speed of all cores.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import torch
 
 from accord.engines.local import workers_for
 
-Task = Callable[[], float]  # does some work and tells how much
+Task = Callable[[], float]  # does some work and returns its amount
 MakeTasks = Callable[[], dict[str, Task]]  # called in each process; must be picklable
 
 
 class Crew:
-    """Processes that wait for the name of a task."""
+    """Processes that wait for the name of the next task."""
 
     def __init__(self, pipes: list[Connection]) -> None:
         self._pipes = pipes
@@ -31,9 +31,9 @@ class Crew:
         return len(self._pipes)
 
     def rate(self, task: str, seconds: float) -> float:
-        """Work per second, summed over all processes, while each is at it for `seconds`.
+        """The work per second, summed over all processes, which work for `seconds` each.
 
-        A process counts the seconds it has its core: what others take of it is not its own doing.
+        A process counts its CPU time, so that the time of other programs is not included.
         """
         for pipe in self._pipes:
             pipe.send((task, seconds))
@@ -42,9 +42,9 @@ class Crew:
 
 @contextmanager
 def crew(make_tasks: MakeTasks) -> Iterator[Crew]:
-    """A process per core, each with the tasks warmed up."""
+    """One process per core; each has done its warm-up."""
     context = multiprocessing.get_context("spawn")
-    # Read by the maths libraries when a process starts; Accord's pool sets the same.
+    # The maths libraries read these when a process starts; Accord's pool sets the same values.
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     pipes = []
     for _ in range(workers_for(None)):

@@ -1,8 +1,8 @@
-"""What watching a balance costs: the share of a client's training that goes into its telemetry.
+"""The cost of a balance's telemetry, as a share of a client's training time.
 
-That is both losses' gradients on the parameters they share, their norms and cosine every
-`look_every` steps, and reading σ and λ at the end of an epoch, in the real loop. Beside it: what a
-step of each kind of balance costs against a step of `fafi`, which has none.
+The telemetry consists of the gradients of both losses on their common parameters, their norms and
+cosine every `look_every` steps, and σ and λ at the end of an epoch, in the real training loop. The
+benchmark also compares a step of each kind of balance with a step of `fafi`, which has none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Clock = dict[str, float]
 
 
 def measure() -> list[Figure]:
-    """Epochs of every recipe in turns, in CPU time of one thread, as clients train."""
+    """Measures epochs of every recipe in turns, in CPU time of one thread."""
     with workspace() as folder, one_thread():
         clients = {recipe: _client(recipe, folder) for recipe in ("fafi", *RECIPES)}
         seconds: dict[str, list[float]] = {recipe: [] for recipe in clients}
@@ -57,7 +57,7 @@ def measure() -> list[Figure]:
 
 @contextmanager
 def _watching() -> Iterator[Clock]:
-    """Counts the time spent on looks and dials; the training itself is as ever."""
+    """Measures the time of the gradient measurements and dials; the training is unchanged."""
     spent: Clock = {"seconds": 0.0}
 
     def timed(work: Callable[..., Any]) -> Callable[..., Any]:

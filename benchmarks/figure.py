@@ -1,4 +1,4 @@
-"""What a benchmark gives: a measured figure beside its target."""
+"""The result of a benchmark: a measured figure and its target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.report.tables import plain_table
 
 @dataclass(frozen=True)
 class Figure:
-    """`holds` is None where there is no target, only something worth knowing."""
+    """A measured figure; `holds` is None if it has no target."""
 
     name: str
     measured: str
@@ -26,5 +26,5 @@ class Figure:
 
 def show(figures: Iterable[Figure]) -> None:
     rows = [(figure.name, figure.measured, figure.target, figure.verdict) for figure in figures]
-    # A width of its own: piped into a file, a table must not be folded at 80 columns.
+    # The width is fixed, so that a table that is written to a file is not folded at 80 columns.
     Console(width=120).print(plain_table(("benchmark", "measured", "target", "verdict"), rows))

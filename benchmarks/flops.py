@@ -1,4 +1,4 @@
-"""Counts the arithmetic of a training step, so that its speed can be held against a sgemm's."""
+"""Counts the FLOPs of a training step, so that its speed can be compared with that of sgemm."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 
 def training_flops(encoder: nn.Module, image: Tensor) -> int:
-    """FLOPs of one training pass of one `image` (1, C, H, W) through convolutions and linears.
+    """The FLOPs of convolutions and linear layers in one training pass of an `image` (1, C, H, W).
 
-    A multiply-add is 2. The backward pass does the forward's work twice, once for the weights and
-    once for the input, which the first layer's input does not need. Everything else (norms, relu,
-    loss, optimiser, augmentation) is not counted: it is what costs time beside these.
+    A multiply-add counts as 2. The backward pass does the work of the forward pass twice, once for
+    the weights and once for the input; the first layer needs no gradient of its input. All other
+    work (norms, relu, loss, optimiser, augmentation) is not counted.
     """
     multiply_adds = 0
 

@@ -1,4 +1,4 @@
-"""What fusing costs: every rule that shares the clients' features at once, against one of them."""
+"""The cost of fusing: all fusions that use the clients' features together, and one of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VOTES = {name: {"use": name} for name in fusions.names() if issubclass(fusions.g
 
 
 def measure() -> list[Figure]:
-    """Blocks of all test images, in turns, in CPU time of one thread."""
+    """Measures blocks of all test images in turns, in CPU time of one thread."""
     with workspace() as folder, one_thread():
         files, images = _uploads(folder), _test_images()
         seconds: dict[str, list[float]] = {"one": [], "all": []}
@@ -39,7 +39,7 @@ def measure() -> list[Figure]:
 
 
 def _uploads(folder: Path) -> UploadFiles:
-    """Clients that have trained one step each."""
+    """The uploads of clients that have trained one step each."""
     study: dict[str, Any] = {
         "name": "fusing",
         "data": random_images(folder, train=CLIENTS * 64, test=10),

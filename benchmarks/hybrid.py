@@ -1,6 +1,7 @@
-"""Do trained clients add to the closed form? Both score an image; a weight is chosen on validation.
+"""Do trained clients improve the closed form? Their scores are added with a weight.
 
-Needs CIFAR-10, where `accord data` finds it (ACCORD_DATA).
+The weight is chosen on validation images. The benchmark needs CIFAR-10 in a folder where
+`accord data` finds it (ACCORD_DATA).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from accord.data.allocation import Allocation, open_allocation
 from benchmarks.figure import Figure
 from benchmarks.workspace import LACKING, has_cifar10
 
-WEIGHTS = tuple(step / 20 for step in range(20))  # of the trained clients
-FIXED = {"closed-form": "ridge", "trained": "classwise"}  # recipe → the fusion that answers
+WEIGHTS = tuple(step / 20 for step in range(20))  # weights of the trained clients
+FIXED = {"closed-form": "ridge", "trained": "classwise"}  # recipe → the fusion that is used
 STUDY: dict[str, Any] = {
     "name": "hybrid",
     "data": {
@@ -34,7 +35,7 @@ STUDY: dict[str, Any] = {
 
 
 def measure() -> list[Figure]:
-    """A whole study, some 8 minutes on two cores."""
+    """Runs a whole study, which takes about 8 minutes on two cores."""
     name = "closed form and trained clients, 10,000 CIFAR-10 images, α = 0.05"
     if not has_cifar10():
         return [Figure(name, LACKING)]
@@ -64,7 +65,7 @@ def measure() -> list[Figure]:
 
 
 def _said(run: Path, recipe: str, fusion: str, allocation: Allocation) -> dict[str, Tensor]:
-    """Log-probabilities of every validation and test image."""
+    """The log-probabilities of every validation and test image."""
     saved = run.parent / recipe
     accord.fuse(run, [fusion], trial=recipe, save=saved)
     model = accord.Predictor.load(saved)

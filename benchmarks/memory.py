@@ -1,6 +1,7 @@
-"""Peak memory of a whole study, main process and workers: does it grow with the clients?
+"""The peak memory of a whole study: does it grow with the number of clients?
 
-Every client has the same number of images, so that only their number changes.
+It is the memory of the main process and the workers. Every client has the same number of images, so
+that only the number of clients changes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from benchmarks.figure import Figure
 from benchmarks.workspace import random_images, ready_trial, workspace
 
 TARGET = 1.3
-FEW, MANY, EACH = 5, 100, 128  # clients, clients, and images of each: one full batch
-TINY, TINY_EACH, TINY_TEST = 1_000, 2, 50  # every client's net sees every test image
+FEW, MANY, EACH = 5, 100, 128  # clients, clients, and images per client (one full batch)
+TINY, TINY_EACH, TINY_TEST = 1_000, 2, 50  # every client's net is measured on every test image
 TEST = 256  # one full batch of a net that is measured
-LOOK_EVERY = 0.05  # seconds
+LOOK_EVERY = 0.05  # seconds between two measurements
 RUN = (
     "import accord, json, sys; study, out = sys.argv[1:]; "
     "assert not accord.run(json.loads(study), out=out, quiet=True).failures"
@@ -31,7 +32,7 @@ RUN = (
 
 @dataclass(frozen=True)
 class Peak:
-    """`bytes` is the most that all processes held at once; pages they share count for each."""
+    """`bytes` is the peak memory of all processes together; shared pages count for each."""
 
     bytes: int
     processes: int
@@ -44,7 +45,7 @@ class Peak:
 def measure() -> list[Figure]:
     with workspace() as folder:
         data = {**random_images(folder, train=MANY * EACH, test=TEST), "augment": "reference"}
-        ready_trial(_study("decode", data, 1, EACH, "conv4"), folder / "decode")  # cached before
+        ready_trial(_study("decode", data, 1, EACH, "conv4"), folder / "decode")  # fills the cache
         few = _peak(_study("few", data, FEW, EACH, "resnet10"), folder)
         many = _peak(_study("many", data, MANY, EACH, "resnet10"), folder)
         seen = {**data, "test_limit": TINY_TEST}
@@ -74,13 +75,13 @@ def _study(
         "net": {"backbone": backbone},
         "budget": {"epochs": 1},
         "recipes": "fafi",
-        "fusions": ["outputs", "classwise", "average", "split"],  # besides fafi's own
-        "bounds": False,  # the pooled bound is one client with everyone's images
+        "fusions": ["outputs", "classwise", "average", "split"],  # besides that of fafi
+        "bounds": False,  # the pooled bound is one client with all images
     }
 
 
 def _peak(study: dict[str, Any], folder: Path) -> Peak:
-    """Runs `study` in a process of its own and looks at it and its workers all the time."""
+    """Runs `study` in a separate process and measures the memory of it and its workers."""
     began = time.monotonic()
     arguments = [json.dumps(study), str(folder / study["name"])]
     process = subprocess.Popen([sys.executable, "-c", RUN, *arguments])
@@ -95,12 +96,12 @@ def _peak(study: dict[str, Any], folder: Path) -> Peak:
 
 
 def _sizes(pid: int) -> list[int]:
-    """Resident bytes of a process and of all below it."""
+    """The resident bytes of a process and of all its child processes."""
     sizes = []
     try:
         parent = psutil.Process(pid)
         for process in (parent, *parent.children(recursive=True)):
             sizes.append(process.memory_info().rss)
     except psutil.NoSuchProcess:
-        pass  # it ended while we looked
+        pass  # the process ended during the measurement
     return sizes

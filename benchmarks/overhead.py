@@ -1,7 +1,7 @@
-"""The share of a client's time that is not spent on forward, loss, backward and optimiser step.
+"""The share of a client's time outside forward, loss, backward and optimiser step.
 
-That is augmentation, batching, telemetry, checkpoints and the upload with its moments, in the very
-task that a worker does. The net tells by hooks when it is at work.
+It is the time of augmentation, batching, telemetry, checkpoints and the upload with its statistics,
+in the real task of a worker. Hooks measure the time of the net.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from benchmarks.workspace import random_images, ready_trial, workspace
 TARGET = 0.10
 IMAGES, EPOCHS, CHECKPOINTS = 2_000, 5, (5,)
 REPEATS = 3
-Spent = defaultdict[str, float]  # seconds by kind
+Spent = defaultdict[str, float]  # kind of work → seconds
 
 
 class Watched(Training):
-    """A `Training` that notes where its time goes; it trains exactly as ever."""
+    """A `Training` that measures the time of its parts; the training itself is unchanged."""
 
     def __init__(self, spent: Spent, *args: Any) -> None:
         super().__init__(*args)
@@ -60,7 +60,7 @@ class Watched(Training):
         batch = self.make_batch(*given)
         inside = self.spent["net"] - before
         self.spent["views and batching"] += time.perf_counter() - began - inside
-        self._begin()  # of loss, backward, clipping and step, which follow
+        self._begin()  # start of loss, backward, clipping and step, which follow
         return batch
 
     def upload(self) -> Upload:
@@ -88,7 +88,7 @@ def measure() -> list[Figure]:
 
 
 def _one_client() -> Spent:
-    """Seconds by kind; `all` is the wall time of the whole job."""
+    """Kind of work → seconds; `all` is the wall time of the whole job."""
     spent: Spent = defaultdict(float)
     with workspace() as folder, mock.patch.object(make, "Training", partial(Watched, spent)):
         study = {

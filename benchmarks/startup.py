@@ -1,4 +1,4 @@
-"""How long a user waits: commands that need no net, and the way from `accord run` to training."""
+"""The waiting time of a user: commands without a net, and `accord run` until the first step."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _accord(*words: str, cwd: Path | None = None) -> None:
 
 
 def _cpu_seconds(words: list[str], folder: Path) -> float:
-    """User and system time of a command; what other programs do does not count."""
+    """The user and system time of a command, without the time of other programs."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     _accord(*words, cwd=folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -62,7 +62,7 @@ def _cpu_seconds(words: list[str], folder: Path) -> float:
 
 
 def _until_training(study: Path, out: Path) -> float:
-    """Seconds until a client's first epoch begins: when it ended, less what it took."""
+    """The seconds until a client's first epoch begins: its end minus its duration."""
     began = time.time()
     running = subprocess.Popen(
         _command("run", str(study), "--out", str(out), "--quiet"),

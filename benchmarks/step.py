@@ -1,7 +1,7 @@
-"""How much of this machine's arithmetic a training step uses, against plain matrix products.
+"""The arithmetic speed of a training step, compared with that of plain matrix products.
 
-The step is the real one: recipe `fafi`, augmentation, loss, clipping and optimiser included. Both
-run on all cores, in turns, so that other load and the clock's changes meet them alike.
+The step is the real one: recipe `fafi` with augmentation, loss, clipping and optimiser. Both run on
+all cores in turns, so that other programs and changes of the clock rate affect both equally.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from benchmarks.workspace import CHANNELS, SIZE, random_images, ready_trial, wor
 TARGETS = {"resnet10": 0.45, "resnet18": 0.75}
 BATCH, VIEWS = 128, 2
 MATRIX = 1024  # rows and columns; from 512 to 4096 the speed of a product changes by 6 %
-ROUNDS, SECONDS = 5, 3.0  # a task that takes longer than that is done once per round
+ROUNDS, SECONDS = 5, 3.0  # a task that takes longer is done once per round
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One backbone over all rounds."""
+    """The result of one backbone over all rounds."""
 
-    share: float  # of the peak
-    images: float  # per second, all cores
+    share: float  # share of the peak
+    images: float  # images per second on all cores
 
 
 def measure() -> list[Figure]:
@@ -58,7 +58,7 @@ def measure() -> list[Figure]:
 
 
 def _rounds(workers: Crew) -> tuple[float, dict[str, Measured]]:
-    """The peak, and of each backbone the median; each step is held against the peaks around it."""
+    """The peak, and the median of each backbone; a step is compared with the peaks around it."""
     peaks = [workers.rate("sgemm", SECONDS)]
     shares: dict[str, list[float]] = {name: [] for name in TARGETS}
     images: dict[str, list[float]] = {name: [] for name in TARGETS}
@@ -79,7 +79,7 @@ def _flops_per_image(backbone: str) -> int:
 
 
 def _trial(backbone: str, folder: Path) -> tuple[Path, Path]:
-    """Where the briefing and the allocation of a study with one batch of images are."""
+    """The paths of the briefing and the allocation of a study with one batch of images."""
     own = folder / backbone
     own.mkdir()
     study = {
@@ -96,7 +96,7 @@ def _trial(backbone: str, folder: Path) -> tuple[Path, Path]:
 
 
 def _tasks(trials: dict[str, tuple[Path, Path]]) -> dict[str, Task]:
-    """In each process: a matrix product and a step of each backbone."""
+    """The tasks of each process: a matrix product and a step of each backbone."""
     return {"sgemm": _sgemm()} | {name: _step(*paths) for name, paths in trials.items()}
 
 

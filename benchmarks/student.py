@@ -1,6 +1,6 @@
-"""One model instead of five: what a distilled student keeps of its teachers, and what it costs.
+"""The accuracy and the time of one distilled student, compared with its five teachers.
 
-Needs CIFAR-10, where `accord data` finds it (ACCORD_DATA).
+The benchmark needs CIFAR-10 in a folder where `accord data` finds it (ACCORD_DATA).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FUSIONS: dict[str, dict[str, Any]] = {
 
 
 def measure() -> list[Figure]:
-    """A whole study, some 8 minutes on two cores; both models then answer in turns."""
+    """Runs a whole study, which takes about 8 minutes on two cores, and times both models."""
     name = "student of five resnet10 clients, 5,000 CIFAR-10 images without labels"
     if not has_cifar10():
         return [Figure(name, LACKING)]
@@ -63,7 +63,7 @@ def measure() -> list[Figure]:
 
 
 def _seconds(saved: dict[str, Path]) -> dict[str, list[float]]:
-    """Of the saved models, on the same images, in turns."""
+    """The times of the saved models on the same images, measured in turns."""
     draws = numpy_generator(0, "benchmark", "student")
     pixels = draws.integers(256, size=(IMAGES, 32, 32, 3), dtype=np.uint8)
     images = ImageSet(pixels, np.arange(IMAGES), np.zeros(IMAGES, dtype=np.int64))

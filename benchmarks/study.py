@@ -1,7 +1,7 @@
-"""A whole study from outside: are the cores at work from its start to its end?
+"""The share of the cores' time that a whole study uses, from its start to its end.
 
-It is the study that Accord was compared with FAFI's release on: ResNet-18, two clients of 1,024
-images, one epoch, 2,000 test images.
+The study is the one on which Accord was compared with FAFI's published code: ResNet-18, two clients
+of 1,024 images, one epoch, 2,000 test images.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def measure() -> list[Figure]:
 
 
 def _run(study: Path, out: Path) -> tuple[float, float]:
-    """Wall time, and CPU time of all processes, workers included."""
+    """The wall time, and the CPU time of all processes with the workers."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     words = ["run", str(study), "--out", str(out), "--quiet"]
     subprocess.run(

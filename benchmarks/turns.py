@@ -1,4 +1,4 @@
-"""Recipes measured in turns on one thread, so that what disturbs one disturbs the others."""
+"""Measures recipes in turns on one thread, so that other programs disturb all of them equally."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """As clients train."""
+    """Uses one thread, as clients do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -21,6 +21,6 @@ def one_thread() -> Iterator[None]:
 
 
 def ratio(seconds: dict[str, list[float]], recipe: str, plain: str = "fafi") -> float:
-    """Median over rounds, each held against the plain one of its own round."""
+    """The median over rounds of the ratio to the plain recipe in the same round."""
     pairs = zip(seconds[recipe], seconds[plain], strict=True)
     return median(one / other for one, other in pairs)

@@ -1,8 +1,8 @@
-"""Microseconds per image and view on one thread: each augmentation set, then each of its steps.
+"""Microseconds per image and view on one thread, for each augmentation set and each of its steps.
 
-`python -m benchmarks views` times the sets, `python -m benchmarks.views` the steps as well. Times
-are the best of several, as other load only adds. The steps run on as many images as `augment` takes
-at once.
+`python -m benchmarks views` times the sets, `python -m benchmarks.views` also times the steps. A
+time is the best of several, because other programs can only increase it. The steps are run on as
+many images as `augment` processes at a time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def microseconds(run: Callable[[], object], count: int, repeats: int = 200) -> f
 
 
 def separable_crop(images: Tensor, boxes: Tensor) -> Tensor:
-    """The alternative to `crop`: a matrix of bilinear weights per image and axis."""
+    """An alternative to `crop`: one matrix of bilinear weights per image and axis."""
     tops, lefts, heights, widths = boxes.unsqueeze(2).unbind(1)
     pixels = torch.arange(SIZE, dtype=torch.float32)
 
@@ -53,7 +53,7 @@ def separable_crop(images: Tensor, boxes: Tensor) -> Tensor:
 
 
 def steps() -> dict[str, Callable[[], object]]:
-    """Each step on every image, although chance spares some images some of them."""
+    """Times each step on every image, although some steps are random in training."""
     generator = torch_generator(0, "benchmark", "steps")
     bytes_ = torch.randint(256, (PART, SIZE, SIZE, CHANNELS), generator=generator).byte()
     images = torch.rand((PART, CHANNELS, SIZE, SIZE), generator=generator)
@@ -77,7 +77,7 @@ def steps() -> dict[str, Callable[[], object]]:
 
 
 def sets() -> dict[str, Callable[[], object]]:
-    """Each augmentation set on a batch."""
+    """Times each augmentation set on a batch."""
     generator = torch_generator(0, "benchmark")
     images = torch.randint(256, (IMAGES, SIZE, SIZE, CHANNELS), generator=generator).byte()
     return {

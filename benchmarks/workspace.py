@@ -1,6 +1,6 @@
-"""What benchmarks work on: random images in a temporary folder, and trials that are ready to train.
+"""Data of the benchmarks: random images in a temporary folder, and trials that can be trained.
 
-Time and memory do not depend on what is in the pictures, so no dataset is needed.
+Time and memory do not depend on the content of the images, so no dataset is needed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from accord.record.record import Record
 from accord.study.study import load_study
 
 SIZE, CHANNELS, CLASSES = 32, 3, 10
-LACKING = "not measured: CIFAR-10 is not here (set ACCORD_DATA)"
+LACKING = "not measured: CIFAR-10 was not found (set ACCORD_DATA)"
 
 
 def has_cifar10() -> bool:
-    """Whether `accord data` finds it; few benchmarks need real images."""
+    """Whether `accord data` finds CIFAR-10, which few benchmarks need."""
     return any(entry.name == "cifar10" and entry.found for entry in inventory(None))
 
 
 @contextmanager
 def workspace() -> Iterator[Path]:
-    """A folder for everything a benchmark writes, decoded images included; gone afterwards."""
+    """A temporary folder for all files of a benchmark, also for decoded images."""
     before = os.environ.get("ACCORD_CACHE")
     with tempfile.TemporaryDirectory(prefix="accord-benchmark-") as name:
         os.environ["ACCORD_CACHE"] = str(Path(name) / "decoded")
@@ -46,7 +46,7 @@ def workspace() -> Iterator[Path]:
 
 
 def random_images(folder: Path, train: int, test: int) -> dict[str, Any]:
-    """An .npz of noise with equally frequent labels, as the section `data` of a study."""
+    """The section `data` of a study with an .npz file of noise and equally frequent labels."""
     draws = numpy_generator(0, "benchmark", "images")
     path = folder / "random.npz"
     parts: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def random_images(folder: Path, train: int, test: int) -> dict[str, Any]:
 
 
 def ready_trial(study: dict[str, Any], folder: Path) -> TrialRun:
-    """The first trial of `study`, briefed, its training jobs waiting in `ready`."""
+    """The first trial of `study`, with a briefing and with its training jobs in `ready`."""
     checked = load_study(study)
     plan = Plan(checked, None, lambda line: print(line, file=sys.stderr))
     record = Record(folder)
