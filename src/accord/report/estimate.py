@@ -73,7 +73,7 @@ class Cost:
 
     @property
     def longest(self) -> float:
-        """The time of the largest client, once for every round: rounds follow each other."""
+        """The time of the largest client in all rounds, which follow each other."""
         return self.rounds * max(self.train_seconds, default=0.0)
 
     def cells(self, several_rounds: bool) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """The total time divided by the workers, but at least the time of the longest client."""
+        """The total time divided by the workers, but at least the longest time of one client."""
         total = sum(sum(cost.train_seconds) + cost.measure_seconds for cost in self.costs)
         return max(total / self.workers, max((cost.longest for cost in self.costs), default=0.0))
 
