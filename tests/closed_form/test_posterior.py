@@ -121,7 +121,7 @@ def test_it_is_as_sure_as_it_is_right() -> None:
     assert metrics.ece < 0.03
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10_000), st.integers(0, 3), st.sampled_from(["uniform", "data"]))
 def test_a_class_that_nobody_holds_is_never_the_answer(
     seed: int, absent: int, prior: Prior
