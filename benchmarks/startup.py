@@ -46,7 +46,7 @@ def measure() -> list[Figure]:
 
 
 def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "accord.cli", *words]
+    return [sys.executable, "-m", "accord", *words]
 
 
 def _accord(*words: str, cwd: Path | None = None) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from accord.core.randomness import numpy_generator
-from accord.data.datasets import inventory
+from accord.data.inventory import inventory
 from accord.federation.plan import Plan
 from accord.federation.trial_run import TrialRun
 from accord.record.record import Record

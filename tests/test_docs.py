@@ -11,7 +11,7 @@ from typer.main import get_command
 from accord.cli import app
 from accord.core.config import keys
 from accord.data.augmentations import augmentations
-from accord.data.datasets import inventory
+from accord.data.inventory import inventory
 from accord.data.schemes import schemes
 from accord.nets.backbones.base import backbones
 from accord.record.rows import COLUMNS

@@ -73,7 +73,7 @@ def test_files_stay_small() -> None:
         "import accord",
         "import accord.cli",
         "from accord.report.listing import show_recipes; show_recipes()",
-        "from accord.data.datasets import inventory; inventory(None)",
+        "from accord.data.inventory import inventory; inventory(None)",
         "import accord.report.results, accord.report.dials",
         "import accord.engines.local",
     ],

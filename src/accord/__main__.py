@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
+    # NumPy's own threads would only wait: worker processes use the cores, one thread each.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from accord.cli import main as run_command
 

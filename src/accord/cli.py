@@ -251,7 +251,7 @@ def data(
     """List the known datasets: where they are, or where to put which file."""
     from dataclasses import asdict
 
-    from accord.data.datasets import inventory
+    from accord.data.inventory import inventory
     from accord.report.listing import show_datasets
 
     if download:

@@ -15,8 +15,9 @@ from scipy.io import savemat
 
 import imagefiles as make
 from accord.core.errors import AccordError
-from accord.data.datasets import Availability, inventory, load, open_cached
+from accord.data.datasets import load, open_cached
 from accord.data.images import Dataset
+from accord.data.inventory import Availability, inventory
 from accord.data.known import DATASETS
 from accord.data.locate import locate
 

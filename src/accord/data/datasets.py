@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,21 +9,10 @@ import numpy as np
 from accord.core.errors import AccordError
 from accord.data import cache
 from accord.data.convert import convert, per_channel
-from accord.data.download import DOWNLOADS
 from accord.data.images import Dataset, Images
 from accord.data.known import DATASETS, Known
-from accord.data.locate import advice, locate, roots_of, search
+from accord.data.locate import locate
 from accord.data.raw import Part, Raw, Request, Source, Tell, check_classes
-
-
-@dataclass(frozen=True)
-class Availability:
-    """An entry in the list of `accord data`: where a dataset is, or which files are needed."""
-
-    name: str
-    found: bool
-    where: str
-    note: str
 
 
 def load(
@@ -48,28 +36,6 @@ def load(
 def open_cached(folder: Path) -> Dataset:
     """The memory-mapped dataset in a cache entry that `load` made, for worker processes."""
     return cache.read(folder)
-
-
-def inventory(root: Path | None = None) -> list[Availability]:
-    """Every known dataset and whether it was found. Only file names are checked."""
-    return [_availability(DATASETS.get(name), root) for name in DATASETS.names()]
-
-
-def _availability(known: Known, root: Path | None) -> Availability:
-    if known.kind == "builtin":
-        return Availability(known.name, True, "inside scikit-learn", "needs no files")
-    if known.kind == "generic":
-        return Availability(known.name, False, f"set `data.path`: {known.needs}", "your own images")
-    searched = roots_of(known, root)
-    try:
-        sources = (search(known, folder) for folder in searched)
-        source = next((source for source in sources if source is not None), None)
-    except AccordError as error:
-        return Availability(known.name, False, advice(known, searched[0]), str(error))
-    if source is not None:
-        return Availability(known.name, True, str(source.where), source.kind)
-    note = "can be downloaded" if known.name in DOWNLOADS else ""
-    return Availability(known.name, False, advice(known, searched[0]), note)
 
 
 def _build(

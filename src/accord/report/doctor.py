@@ -19,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 from rich.table import Table
 
 from accord.data.cache import cache_root
-from accord.data.datasets import inventory
+from accord.data.inventory import inventory
 from accord.report.tables import plain_table
 
 # Extra → a package that it installs.

@@ -11,7 +11,7 @@ from accord.report.tables import plain_table
 from accord.study.library import read_recipe, shipped
 
 if TYPE_CHECKING:
-    from accord.data.datasets import Availability
+    from accord.data.inventory import Availability
 
 
 def show_recipes() -> RenderableType:
