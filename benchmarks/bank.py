@@ -13,8 +13,9 @@ from pathlib import Path
 
 from accord.client.training import Training
 from accord.federation.briefing import rehearse
+from accord.federation.tasks.base import one_thread
 from benchmarks.figure import Figure
-from benchmarks.turns import one_thread, ratio
+from benchmarks.turns import ratio
 from benchmarks.workspace import random_images, ready_trial, workspace
 
 BATCH, STEPS, ROUNDS, PUBLIC = 128, 10, 5, 4096

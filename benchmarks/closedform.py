@@ -19,13 +19,12 @@ from accord.closed_form.ridge import solve
 from accord.closed_form.sums import Sums
 from accord.core.randomness import torch_generator
 from accord.engines.pool import GREEDY
-from accord.federation.tasks.base import peak_memory
+from accord.federation.tasks.base import one_thread, peak_memory
 from accord.nets.maps.feature_map import FeatureMap, MapConfig, made_up
 from accord.nets.settings import NetConfig
 from accord.study.recipe import ClosedFormRecipe
 from accord.study.resolve import resolve
 from benchmarks.figure import Figure
-from benchmarks.turns import one_thread
 from benchmarks.workspace import CHANNELS, CLASSES, SIZE
 
 RECIPES = ("closed-form", "closed-form-public", "closed-form-teacher")

@@ -19,9 +19,10 @@ from accord.balance import mixture
 from accord.balance.gradients import Gradients
 from accord.client.training import Training
 from accord.data.allocation import open_allocation
+from accord.federation.tasks.base import one_thread
 from accord.messages import Briefing
 from benchmarks.figure import Figure
-from benchmarks.turns import one_thread, ratio
+from benchmarks.turns import ratio
 from benchmarks.workspace import random_images, ready_trial, workspace
 
 TARGET = 0.03

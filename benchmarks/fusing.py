@@ -11,12 +11,13 @@ import numpy as np
 from accord.client.training import Training
 from accord.core.randomness import numpy_generator
 from accord.data.imageset import ImageSet
+from accord.federation.tasks.base import one_thread
 from accord.fusion.base import Vote, fusions
 from accord.fusion.evaluate import measure_block
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing
 from benchmarks.figure import Figure
-from benchmarks.turns import one_thread, ratio
+from benchmarks.turns import ratio
 from benchmarks.workspace import random_images, ready_trial, workspace
 
 CLIENTS, IMAGES, ROUNDS, TARGET = 5, 10_000, 3, 1.2

@@ -15,8 +15,9 @@ import numpy as np
 import accord
 from accord.core.randomness import numpy_generator
 from accord.data.imageset import ImageSet
+from accord.federation.tasks.base import one_thread
 from benchmarks.figure import Figure
-from benchmarks.turns import one_thread, ratio
+from benchmarks.turns import ratio
 from benchmarks.workspace import LACKING, has_cifar10
 
 TARGET, ROUNDS, IMAGES = 0.95, 5, 1_000

@@ -136,7 +136,7 @@ def test_the_scheme_deals_out_all_images() -> None:
 def test_the_method_remembers_where_it_was_going(tmp_path: Path) -> None:
     """β = 0 is FedAvg; otherwise the second step goes on by β times the first."""
     with added("momentum", "momentum", methods):
-        spec = {"use": "average", "as": "average"}
+        spec = {"use": "average"}
         plain = make_part(methods, "averaging", "method").filled(spec, "x")
         moving = {
             beta: make_part(methods, {"use": "momentum", "beta": beta}, "method").filled(spec, "x")

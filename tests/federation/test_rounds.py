@@ -180,6 +180,12 @@ def test_measures_of_every_round_are_those_of_its_uploads(
     assert found == {row["epoch"]: row["accuracy"] for row in rows}
 
 
+def test_memories_are_kept_only_for_a_later_round(rounds_study: Raw, tmp_path: Path) -> None:
+    for recipe, rounds in (("etf-uncertainty", {}), ("scaffold", {"count": 2})):
+        run({**rounds_study, "recipes": [recipe], "rounds": rounds}, tmp_path / recipe)
+        assert not [*(tmp_path / recipe).rglob("memory/*")]
+
+
 # --- failures ------------------------------------------------------------------------------------
 
 

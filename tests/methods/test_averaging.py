@@ -25,7 +25,7 @@ from tests_support import brief_for
 
 def fedavg() -> Method:
     made = make_part(methods, "averaging", "method")
-    return made.filled({"use": "average", "as": "average"}, "recipe")
+    return made.filled({"use": "average"}, "recipe")
 
 
 def uploads_of(folder: Path) -> list[Upload]:

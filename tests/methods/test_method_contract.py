@@ -24,7 +24,7 @@ SEVERAL = [name for name in methods if "count" in methods.get(name).model_fields
 
 def method_of(name: str, **values: Any) -> Method:
     made = make_part(methods, {"use": name, **values}, "method")
-    return made.filled({"use": "average", "as": "average"}, "recipe")
+    return made.filled({"use": "average"}, "recipe")
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -69,7 +69,7 @@ def test_a_state_survives_the_disk_and_the_next_round_is_numbered_on(
 def test_what_makes_no_single_net_cannot_be_advanced(name: str) -> None:
     method = make_part(methods, name, "method")
     for rule in fusions:
-        kind, spec = fusions.get(rule), {"use": rule, "as": rule}
+        kind, spec = fusions.get(rule), {"use": rule}
         advances = issubclass(kind, Merge) and not kind.personal and kind().of == "nets"
         if advances:
             assert method.filled(spec, "recipes.x").rounds == 5

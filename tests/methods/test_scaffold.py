@@ -23,7 +23,7 @@ PLAIN: dict[str, Any] = {"epochs": 2, "batch": 8, "momentum": 0.0, "clip": None,
 
 def scaffold(weights: str = "count", **values: Any) -> Method:
     made = make_part(methods, {"use": "scaffold", **values}, "method")
-    return made.filled({"use": "average", "weights": weights, "as": "average"}, "recipe")
+    return made.filled({"use": "average", "weights": weights}, "recipe")
 
 
 def controls(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -194,6 +194,11 @@ Weights = Literal["count", "sqrt", "equal"]
 
 def client_weights(clients: Sequence[Summary], weights: Weights) -> Tensor:
     """w_k ∝ n_k, √n_k or 1, with Σ_k w_k = 1."""
-    counts = torch.tensor([client.header.samples for client in clients], dtype=torch.float64)
-    chosen = {"count": counts, "sqrt": counts.sqrt(), "equal": torch.ones_like(counts)}[weights]
-    return chosen / chosen.sum()
+    found = relative_weights([client.header.samples for client in clients], weights)
+    return found / found.sum()
+
+
+def relative_weights(samples: Sequence[int], weights: Weights) -> Tensor:
+    """n_k, √n_k or 1 for clients with n_k images, not yet divided by their sum."""
+    counts = torch.tensor(samples, dtype=torch.float64)
+    return {"count": counts, "sqrt": counts.sqrt(), "equal": torch.ones_like(counts)}[weights]

@@ -14,7 +14,7 @@ from torch import Tensor
 from accord.core.budget import MOST_ROUNDS
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
-from accord.fusion.base import Merge, Scene, fusions
+from accord.fusion.base import Fusion, Merge, Scene, fusions
 from accord.messages import NET, ServerState
 from accord.methods.base import Method, methods
 
@@ -49,16 +49,18 @@ class Averaging(Method):
         return self.count
 
     def filled(self, fusion: dict[str, Any], where: str) -> Self:
-        spec = self.merge or {key: value for key, value in fusion.items() if key != "as"}
-        rule = make_part(fusions, spec, f"{where}.method.merge")
-        if not isinstance(rule, Merge) or rule.personal or rule.of != "nets":
-            able = [name for name in fusions.names() if _advances(name)]
+        spec = self.merge or fusion
+        if not _makes_one_net(make_part(fusions, spec, f"{where}.method.merge")):
+            able = [name for name in fusions if _makes_one_net(make_part(fusions, name, where))]
             raise AccordError(
                 f"{where}: the fusion {spec['use']!r} makes no single net of the clients' nets, so "
                 f"no next round can start from it. Use one of {', '.join(able)}, or the method "
                 "one-shot."
             )
         return self.model_copy(update={"merge": spec})
+
+    def with_rounds(self, count: int | None) -> Self:
+        return self if count is None else self.model_copy(update={"count": count})
 
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
         return state.next(self.merged(scene), scene.answered)
@@ -76,6 +78,6 @@ class Averaging(Method):
         return {name: tensor for name, tensor in net.tensors.items() if name.startswith(NET)}
 
 
-def _advances(name: str) -> bool:
-    rule = fusions.get(name)
-    return issubclass(rule, Merge) and not rule.personal and name != "ridge"
+def _makes_one_net(rule: Fusion) -> bool:
+    """Whether a fusion makes one net of the clients' nets, from which a round can start."""
+    return isinstance(rule, Merge) and not rule.personal and rule.of == "nets"

@@ -36,9 +36,9 @@ class Method(Config, ABC):
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
         """The state of the next round, from the uploads of this round (`scene.uploads`)."""
 
-    def with_rounds(self, count: int | None) -> Self:
-        """The method with `count` rounds; None, or a one-shot method, changes nothing."""
-        return self if count is None else self.model_copy(update={"count": count})
+    def with_rounds(self, count: int | None) -> Self:  # noqa: ARG002
+        """The method with `count` rounds, if their number can be chosen; None changes nothing."""
+        return self
 
     def work(self, public: int) -> float:  # noqa: ARG002 - most methods only add
         """The cost of `advance` with this number of public images, in images through the net."""

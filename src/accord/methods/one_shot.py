@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from accord.fusion.base import Scene
 from accord.messages import ServerState
 from accord.methods.base import Method, methods
@@ -19,6 +17,3 @@ class OneShot(Method):
 
     def advance(self, state: ServerState, scene: Scene) -> ServerState:  # noqa: ARG002
         raise ValueError("a one-shot method has no next round")
-
-    def with_rounds(self, count: int | None) -> Self:  # noqa: ARG002 - it always has one round
-        return self

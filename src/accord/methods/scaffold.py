@@ -7,15 +7,13 @@ although their labels differ.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from accord.core.parts import make_part
 from accord.fusion.average import Average
-from accord.fusion.base import Scene, Weights, fusions
+from accord.fusion.base import Scene, Weights, fusions, relative_weights
 from accord.messages import CONTROL, NET, Briefing, ServerState, prefixed, unprefixed
 from accord.messages.server_state import SERVER
 from accord.methods.averaging import Averaging
@@ -69,8 +67,7 @@ class Scaffold(Averaging):
     def _weight(self, samples: int) -> float:
         rule = make_part(fusions, self.merge, "merge")
         kind: Weights = rule.weights if isinstance(rule, Average) else "count"
-        weights = {"count": float(samples), "sqrt": math.sqrt(samples), "equal": 1.0}
-        return weights[kind]
+        return relative_weights([samples], kind).item()
 
 
 def _zeros(opening: Briefing) -> dict[str, Tensor]:

@@ -12,8 +12,7 @@ from accord.client.base import Client, Precision
 from accord.client.make import make_client
 from accord.core.errors import AccordError, ClientError
 from accord.data.imageset import ImageSet
-from accord.federation.tasks import base
-from accord.federation.tasks.base import Answer, Task, Tell, register
+from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
 from accord.messages import Briefing, Memory, State
 from accord.record.folders import RoundFolder
 from accord.record.record import Record
@@ -44,7 +43,7 @@ class AnswerBriefing(Task):
     def perform(self, record: Record, tell: Tell) -> Answer:
         trial = self.folder(record)
         folder = trial.round(self.round)
-        briefing = base.briefing_at(folder.briefing)
+        briefing = briefing_at(folder.briefing)
         memory = None
         if self.remembers is not None:
             memory = Memory.load(trial.round(self.remembers).memory(self.name))
@@ -92,8 +91,12 @@ def _work(client: Client, folder: RoundFolder, tell: Tell) -> None:
 
 
 def _keep_memory(client: Client, folder: RoundFolder) -> None:
-    """Saves the memory, before the upload: if an upload exists, its memory exists too."""
-    memory = client.memory()
+    """Saves the memory, before the upload: if an upload exists, its memory exists too.
+
+    After the last round, and in a one-shot trial, no later round needs a memory.
+    """
+    header = client.briefing.header
+    memory = client.memory() if header.round < header.rounds else None
     if memory is not None:
         memory.save(folder.memory(client.name))
 

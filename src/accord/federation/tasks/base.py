@@ -1,8 +1,8 @@
 """A task is plain JSON that names its inputs; its results are files and a small JSON answer.
 
 It gives the same result in this process, in a worker process, and when it is done again after a
-crash. A task names a trial, a round and a client, but no path: the worker finds their files in the
-record, so that the record's folder may have another path for a worker.
+crash. A task names a trial, a round and a client, but no path inside the record: the worker finds
+their files, so that the record's folder may have another path for a worker.
 """
 
 from __future__ import annotations
