@@ -11,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accord
-from accord.client.base import Tell
+from accord.client.base import Tell, answer
+from accord.client.make import make_client
 from accord.client.training import Training
 from accord.core.errors import AccordError, ClientError
+from accord.federation.bank_source import uploads_of
+from accord.federation.briefing import opening
+from accord.federation.plan import Plan
 from accord.federation.rounds import sampled
+from accord.fusion.base import Scene
+from accord.fusion.uploads import UploadFiles
+from accord.messages import Memory, Upload
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.study.settings import RoundsConfig
@@ -314,8 +321,6 @@ def test_one_round_of_fedavg_is_fedavg_once(rounds_study: Raw, tmp_path: Path) -
 
 
 def test_one_and_two_workers_give_the_same_bits(rounds_study: Raw, tmp_path: Path) -> None:
-    from accord.messages import Upload
-
     rounds_study["recipes"] = ["scaffold", "fedprox"]
     for workers in (1, 2):
         run(rounds_study, tmp_path / str(workers), workers)
@@ -340,3 +345,43 @@ def test_a_damaged_report_is_named(rounds_study: Raw, tmp_path: Path) -> None:
     path.write_text(json.dumps({"round": 2}))
     with pytest.raises(AccordError, match=r"round\.json is damaged.* Delete the trial's folder"):
         accord.fuse(tmp_path, ["outputs"], workers=1, quiet=True)
+
+
+def test_the_engine_does_what_the_method_says(rounds_study: Raw, tmp_path: Path) -> None:
+    """SCAFFOLD over three rounds of two clients each, by hand: the same uploads, bit for bit."""
+    rounds_study["recipes"] = ["scaffold"]
+    rounds_study["rounds"] = {"count": 3, "fraction": 0.7}
+    checked = accord.load_study(rounds_study)
+    (trial,) = checked.trials()
+    _, allocation = Plan(checked, None, print).allocation(trial)
+    run(rounds_study, tmp_path / "run")
+    method = trial.method
+    state = method.start(opening(trial, allocation))
+    memories: dict[str, Memory] = {}
+    for number in (1, 2, 3):
+        briefing, paths = method.brief(state), []
+        for name in sampled(("0", "1", "2"), trial.setup.rounds, 0, number):
+            images = allocation.client(int(name))
+            client = make_client(images, briefing, name, memory=memories.get(name))
+            paths.append(tmp_path / f"client-{name}.safetensors")
+            answer(client).save(paths[-1])
+            memory = client.memory()
+            assert memory is not None
+            memories[name] = memory
+        files = UploadFiles(paths, briefing)
+        if number < 3:
+            scene = Scene(files, briefing, allocation.part("public"), clients=3)
+            state = method.advance(state, scene)
+    folder = only(tmp_path / "run").last_round
+    assert folder.number == 3
+    for path in paths:
+        made = Upload.load(folder.path / "uploads" / path.name)
+        assert same(made.tensors, Upload.load(path).tensors)
+
+
+def test_a_recipe_s_own_number_of_rounds_is_recorded(rounds_study: Raw, tmp_path: Path) -> None:
+    two = {"use": "fedavg", "method": {"count": 2}, "as": "two"}
+    run({**rounds_study, "recipes": [two], "rounds": {}}, tmp_path)
+    trial = only(tmp_path)
+    assert trial.info()["config"]["rounds"]["count"] == 2
+    assert (trial.last_round.number, len(uploads_of(trial))) == (2, 3)
