@@ -12,7 +12,8 @@ from accord.messages import Upload
 from accord.record.folders import TrialFolder
 from tests_support import same
 
-TIMED = ("seconds", "upload_bytes", "trial")  # uploads carry telemetry, which holds seconds
+# Uploads carry telemetry, which holds seconds.
+TIMED = ("seconds", "server_seconds", "upload_bytes", "trial")
 
 
 def timeless(run_dir: Path) -> list[dict[str, str]]:

@@ -9,7 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, log_loss
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    confusion_matrix,
+    log_loss,
+    top_k_accuracy_score,
+)
 
 from accord.core.metrics import Tally, measure
 from accord.core.randomness import torch_generator
@@ -31,6 +37,15 @@ def test_by_hand() -> None:
     assert found.loss == pytest.approx(expected, abs=1e-12)
     # Four bins of one image each: |1−0.9|, |0−0.8|, |1−0.7|, |1−0.6|.
     assert found.ece == pytest.approx((0.1 + 0.8 + 0.3 + 0.4) / 4, abs=1e-12)
+
+
+def test_top5_by_hand() -> None:
+    scores = torch.tensor([[6.0, 5, 4, 3, 2, 1], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
+    # The sixth of six falling scores; the fifth and the sixth of equal scores.
+    for labels, expected in (([5, 4, 5], 1 / 3), ([4, 4, 0], 1.0), ([5, 5, 5], 0.0)):
+        assert measure(scores, torch.tensor(labels), 6).top5 == pytest.approx(expected)
+    assert measure(scores[:, :5], torch.tensor([0, 1, 4]), 5).top5 == 1.0
+    assert measure(scores[:, :4], torch.tensor([0, 1, 3]), 4).top5 is None
 
 
 def test_images_of_one_bin_are_averaged_before_the_gap_is_taken() -> None:
@@ -75,6 +90,11 @@ def test_agrees_with_scikit_learn(n: int, classes: int, seed: int, half: bool) -
         warnings.simplefilter("ignore")  # scikit-learn remarks on predictions that do not occur
         assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(truth, predicted))
     assert found.ece == pytest.approx(slow_ece(confidences, truth))
+    if classes < 5:
+        assert found.top5 is None
+    elif not half:  # of equal scores, scikit-learn prefers the last class and we the first
+        best = top_k_accuracy_score(truth, confidences, k=5, labels=every)
+        assert found.top5 == pytest.approx(best)
 
 
 def slow_ece(confidences: np.ndarray[tuple[int, int]], truth: np.ndarray[tuple[int]]) -> float:

@@ -9,12 +9,14 @@ import pytest
 from rich.console import Console
 
 from accord.core.errors import AccordError
+from accord.record.rows import COLUMNS
 from accord.report.comparison import compare
 from accord.report.results import Results
 
 
 def row(recipe: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
     return {
+        **dict.fromkeys(COLUMNS),
         "study": "s", "dataset": "digits", "partition": "dirichlet", "alpha": 0.1, "clients": 5,
         "recipe": recipe, "fusion": "features", "seed": seed, "round": 1, "epoch": 10,
         "accuracy": accuracy,

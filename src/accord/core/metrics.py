@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+TOP = 5  # classes that count for the top-5 accuracy
 ECE_BINS = 15  # equal-width bins over (0, 1], the number used by Guo et al. (2017)
 
 
@@ -18,7 +19,9 @@ class Metrics:
 
     `balanced_accuracy` is the mean recall over the classes that occur, and `worst_class` is the
     lowest recall. `ece` is the expected calibration error. `loss` is the mean −log p(truth) in
-    nats. `confusion[t][p]` counts the images of class t that were predicted as class p.
+    nats. `confusion[t][p]` counts the images of class t that were predicted as class p. `top5` is
+    the share of images whose class is among the five highest scores; None with fewer than 5
+    classes.
     """
 
     accuracy: float
@@ -27,6 +30,7 @@ class Metrics:
     ece: float
     loss: float
     confusion: tuple[tuple[int, ...], ...]
+    top5: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -49,12 +53,14 @@ class Tally:
     """Sums over images from which the metrics are computed, so that blocks of images can be added.
 
     `confusion` (C, C) holds counts. `gaps` (15) sums correct − confidence over the images of each
-    calibration bin ((b−1)/15, b/15]. `loss` sums −log p(truth).
+    calibration bin ((b−1)/15, b/15]. `loss` sums −log p(truth). `top5` counts the images whose
+    class is among the five highest scores.
     """
 
     confusion: Tensor
     gaps: Tensor
     loss: float
+    top5: int
 
     @classmethod
     def of(cls, scores: Tensor, labels: Tensor, classes: int) -> Tally:
@@ -75,6 +81,7 @@ class Tally:
             confusion=confusion.reshape(classes, classes),
             gaps=gaps.index_add(0, bins, correct - confidences),
             loss=-log_p.gather(1, labels[:, None]).sum().item(),
+            top5=int((_ranks(scores.detach().cpu(), labels) < TOP).sum()),
         )
 
     @classmethod
@@ -86,6 +93,7 @@ class Tally:
                 total.confusion + other.confusion,
                 total.gaps + other.gaps,
                 total.loss + other.loss,
+                total.top5 + other.top5,
             )
         return total
 
@@ -102,6 +110,7 @@ class Tally:
             ece=self.gaps.abs().sum().item() / n,
             loss=self.loss / n,
             confusion=tuple(tuple(row) for row in self.confusion.tolist()),
+            top5=self.top5 / n if len(self.confusion) >= TOP else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -109,6 +118,7 @@ class Tally:
             "confusion": self.confusion.tolist(),
             "gaps": self.gaps.tolist(),
             "loss": self.loss,
+            "top5": self.top5,
         }
 
     @classmethod
@@ -117,12 +127,23 @@ class Tally:
             torch.tensor(values["confusion"]),
             torch.tensor(values["gaps"], dtype=torch.float64),
             values["loss"],
+            values["top5"],
         )
 
 
 def measure(scores: Tensor, labels: Tensor, classes: int) -> Metrics:
     """The metrics of one set of images."""
     return Tally.of(scores, labels, classes).metrics()
+
+
+def _ranks(scores: Tensor, labels: Tensor) -> Tensor:
+    """The number of classes that are placed before the true one; of equal scores, the first counts.
+
+    The rank is 0 exactly for the images that count as correct for `accuracy`.
+    """
+    own = scores.gather(1, labels[:, None])
+    before = torch.arange(scores.shape[1]) < labels[:, None]
+    return ((scores > own) | ((scores == own) & before)).sum(dim=1)
 
 
 def _check(scores: Tensor, labels: Tensor, classes: int) -> None:

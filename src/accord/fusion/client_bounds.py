@@ -20,6 +20,7 @@ class ClientMean(Bound):
         def mean(name: str) -> float:
             return float(np.mean([getattr(client, name) for client in test]))
 
+        top5 = None if test[0].top5 is None else mean("top5")
         metrics = Metrics(
             accuracy=mean("accuracy"),
             balanced_accuracy=mean("balanced_accuracy"),
@@ -27,6 +28,7 @@ class ClientMean(Bound):
             ece=mean("ece"),
             loss=mean("loss"),
             confusion=tuple(map(tuple, np.sum([c.confusion for c in test], axis=0).tolist())),
+            top5=top5,
         )
         validated = [client.accuracy for client in validation]
         return metrics, float(np.mean(validated)) if validated else None

@@ -22,19 +22,29 @@ SETTING = (
 )
 MEASURED = (
     "accuracy",
+    "top5",
+    "accuracy_before",
+    "fusion_applied",
     "balanced_accuracy",
     "worst_class",
     "ece",
     "validation_accuracy",
     "personal_accuracy",
     "loss",
+    "train_loss",
+    "train_accuracy",
     "upload_bytes",
     "download_bytes",
     "exchanges",
     "seconds",
+    "server_seconds",
+    "took_part",
 )
 COLUMNS = (*SETTING, *MEASURED, "trial")
-COSTS = ("upload_bytes", "download_bytes", "seconds")
+OF_ROUND = (
+    *("upload_bytes", "download_bytes", "seconds", "server_seconds"),
+    *("train_loss", "train_accuracy"),
+)
 
 Row = dict[str, Any]
 
@@ -55,7 +65,8 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
                 "fusion": fusion,
                 "round": checkpoint["round"],
                 "epoch": checkpoint["epoch"],
-                **{cost: checkpoint[cost] for cost in COSTS},
+                "took_part": ", ".join(checkpoint["took_part"]),
+                **{key: checkpoint[key] for key in OF_ROUND},
                 **metrics,
                 "trial": trial.id,
             }

@@ -8,6 +8,7 @@ from typing import Any
 from accord.core.metrics import Metrics, Tally
 from accord.federation.measuring.scope import Checkpoint, Scope
 from accord.federation.membership import EVERYBODY
+from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.measure import MeasureBlock
 from accord.federation.tasks.merge import MergeUploads
 from accord.fusion.base import Bound, Merge
@@ -22,12 +23,15 @@ class Tallies:
     scope: Scope
     blocks: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
     solutions: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
+    advancing: dict[int, float] = field(default_factory=dict)  # round → seconds of the server
 
     def take(self, task: object, result: dict[str, Any]) -> None:
         if isinstance(task, MeasureBlock):
             self.blocks[task.epoch, task.part, task.start] = result
         elif isinstance(task, MergeUploads) and result["events"]:
             self.solutions[task.epoch, task.label] = result["events"][-1]
+        elif isinstance(task, Advance):
+            self.advancing[task.round] = result["seconds"]
 
     def write(self) -> None:
         """Adds up the blocks and writes measures.json; earlier measurements are kept."""
@@ -65,8 +69,11 @@ class Tallies:
         return {
             "round": at.round.number,
             "epoch": at.epoch,
+            "took_part": [scope.allocation.partition.known_as[name] for name in at.round.answered],
             **costs,
             "download_bytes": self._download_bytes(at),
+            "server_seconds": self._server_seconds(at),
+            **_training(headers, at.epoch),
             "fusions": {
                 name: {
                     **found[name][0].to_json(),
@@ -124,6 +131,17 @@ class Tallies:
         until = [one for one in self.scope.rounds if one.number <= at.round.number]
         return sum(one.report.download_bytes for one in until)
 
+    def _server_seconds(self, at: Checkpoint) -> float | None:
+        """The time in which the server began the next rounds so far; None if it is not known."""
+        number = at.round.number
+        before: list[Any] = [
+            checkpoint["server_seconds"]
+            for checkpoint in self.scope.folder.measures()["checkpoints"]
+            if checkpoint["round"] == number - 1
+        ]
+        known = [self.advancing.get(number), *(before[-1:] if number > 1 else [0.0])]
+        return None if len(known) < 2 or None in known else sum(known)
+
     def _personal(self, at: Checkpoint, own: list[Metrics]) -> dict[str, float]:
         """The mean accuracy of clients' own nets on test images with their own class shares."""
         rules = self.scope.rules
@@ -159,6 +177,29 @@ class Tallies:
             for name in blocks[0]["fusions"]
         }
         return fused, clients
+
+
+def _training(headers: list[UploadHeader], epoch: int) -> dict[str, float | None]:
+    """Loss of the epoch and accuracy of each client's net on its own images; Σ_k (n_k/n) of both.
+
+    A value is None if a client did not tell it.
+    """
+    losses = [
+        next((event.get("loss") for event in h.telemetry if event["epoch"] == epoch), None)
+        for h in headers
+    ]
+    samples = [h.samples for h in headers]
+    return {
+        "train_loss": _mean(losses, samples),
+        "train_accuracy": _mean([h.train_accuracy for h in headers], samples),
+    }
+
+
+def _mean(values: list[float | None], samples: list[int]) -> float | None:
+    known = [(value, n) for value, n in zip(values, samples, strict=True) if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return sum(value * n for value, n in known) / sum(n for _, n in known)
 
 
 def _added(blocks: list[list[Any]]) -> list[Metrics]:
