@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from accord.balance import Group
 from accord.core.budget import Budget
-from accord.core.schedules import falling
 
 MOMENTUM = "momentum."
 
@@ -63,10 +62,13 @@ class Optimiser:
         """The net's learning rate in the latest step."""
         return self.sgd[0].lr
 
-    def begin(self, progress: float) -> None:
-        """Sets the learning rates for progress p and clears all gradients, before a step."""
+    def begin(self, progress: float, epoch: int = 0) -> None:
+        """Sets the learning rates for progress p and clears all gradients, before a step.
+
+        `epoch` is the number of finished epochs over all rounds.
+        """
         for group in self.sgd:
-            group.lr = group.base_lr * falling(self.budget.schedule, progress)
+            group.lr = group.base_lr * self.budget.lr_factor(progress, epoch)
             for parameter in group.parameters:
                 parameter.grad = None
 

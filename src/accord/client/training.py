@@ -126,7 +126,7 @@ class Training(Client):
         look: bool,
     ) -> None:
         """Does one optimiser step and adds its losses to `sums`."""
-        self.optimiser.begin(progress)
+        self.optimiser.begin(progress, self.epoch)
         batch = self.inputs.batch(positions, progress, draws, self.queue.rows())
         local = {name: term.weight * term(batch) for name, term in self.local.items()}
         align = {name: term(batch) for name, term in self.align.items()}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import bisect_right
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from accord.core.config import Config
-from accord.core.schedules import Fall
+from accord.core.schedules import falling
 
 MOST_ROUNDS = 10_000  # of a method; more would only be a slip of the pen
 
@@ -20,9 +21,15 @@ class Budget(Config):
     lr: float = Field(0.05, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.0, ge=0)
-    schedule: Fall = Field(
+    schedule: Literal["constant", "linear", "cosine", "multistep"] = Field(
         "constant", description="how the learning rate falls over all local training"
     )
+    milestones: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (),
+        description="for multistep: epochs, counted over all rounds, after which the learning rate "
+        "is multiplied by gamma",
+    )
+    gamma: float = Field(0.1, gt=0, le=1, description="for multistep: the factor at a milestone")
     clip: float | None = Field(
         1.0, gt=0, description="largest gradient norm; null means that gradients are not clipped"
     )
@@ -52,7 +59,34 @@ class Budget(Config):
         object.__setattr__(self, "checkpoints", epochs)
         return self
 
+    @model_validator(mode="after")
+    def _milestones_belong_to_multistep(self) -> Budget:
+        if self.schedule == "multistep" and not self.milestones:
+            raise ValueError("the schedule multistep needs milestones, for example [60, 120]")
+        if self.milestones and self.schedule != "multistep":
+            raise ValueError(
+                f"milestones are for the schedule multistep; found the schedule {self.schedule}"
+            )
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise ValueError(f"expected milestones in rising order; found {list(self.milestones)}")
+        return self
+
+    def lr_factor(self, progress: float, epoch: int) -> float:
+        """The factor of the learning rate at progress p, after `epoch` epochs of all rounds.
+
+        For multistep it is γ^(number of milestones ≤ epoch), as in MultiStepLR of PyTorch.
+        """
+        if self.schedule == "multistep":
+            return float(self.gamma ** bisect_right(self.milestones, epoch))
+        return falling(self.schedule, progress)
+
+    def changed(self, own: dict[str, Any]) -> Budget:
+        """The budget with the values of `own`; keys that depend on a changed key are reset."""
+        if "epochs" in own:
+            own = {"checkpoints": (), **own}
+        if own.get("schedule", "multistep") != "multistep":
+            own = {"milestones": (), **own}
+        return Budget.model_validate({**self.model_dump(), **own})
+
     def with_checkpoint(self, epoch: int) -> Budget:
-        return Budget.model_validate(
-            {**self.model_dump(), "checkpoints": (*self.checkpoints, epoch)}
-        )
+        return self.changed({"checkpoints": (*self.checkpoints, epoch)})

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from accord.core.budget import Budget
 from accord.data.imageset import ImageSet
 from accord.fusion.base import Outputs, client_weights
 from accord.fusion.evaluate import summed_votes
@@ -48,7 +47,7 @@ def teacher_trial(trial: Trial) -> Trial:
         epochs = recipe.map.teacher_epochs
     taught = plain.model_copy(update={"name": NAME, "fusion": (), **own})
     asked = {**taught.budget, **({"epochs": epochs} if epochs else {}), "checkpoints": ()}
-    budget = Budget.model_validate({**trial.setup.budget.model_dump(), **asked})
+    budget = trial.setup.budget.changed(asked)
     alone = {"budget": budget, "partition": POOLED, "rounds": RoundsConfig()}
     setup = trial.setup.model_copy(update=alone)
     return replace(trial, setup=setup, recipe=taught, fusions=())

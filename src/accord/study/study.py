@@ -107,10 +107,10 @@ def budget_for(recipe: Recipe, budget: Budget) -> Budget:
     stage ends with a checkpoint.
     """
     if isinstance(recipe, ClosedFormRecipe):
-        return _laid_over(budget, {"epochs": 1})
+        return budget.changed({"epochs": 1})
     if not isinstance(recipe, TrainingRecipe):
         raise TypeError(f"{type(recipe).__name__} has no budget")
-    budget = _laid_over(budget, recipe.budget)
+    budget = budget.changed(recipe.budget)
     stage = recipe.alignment_epochs
     if not stage:
         return budget
@@ -120,14 +120,6 @@ def budget_for(recipe: Recipe, budget: Budget) -> Budget:
             f"{budget.epochs}, so that some epochs are left for all terms; found {stage}."
         )
     return budget.with_checkpoint(stage)
-
-
-def _laid_over(budget: Budget, own: Spec) -> Budget:
-    if not own:
-        return budget
-    if "epochs" in own:
-        own = {"checkpoints": (), **own}
-    return Budget.model_validate({**budget.model_dump(), **own})
 
 
 def _rounds_for(recipe: Recipe, rounds: RoundsConfig) -> RoundsConfig:
