@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -30,7 +32,7 @@ def test_multistep_is_the_schedule_of_torch(milestones: set[int], gamma: float) 
 
 def test_a_client_follows_the_milestones_over_all_rounds() -> None:
     """Round 2 of two-epoch rounds begins with epoch 3, so a milestone at 3 is inside of it."""
-    steps = {"schedule": "multistep", "milestones": (1, 3), "gamma": 0.1}
+    steps: dict[str, Any] = {"schedule": "multistep", "milestones": (1, 3), "gamma": 0.1}
     first = brief_for("fedavg", epochs=2, lr=0.5, **steps)
     header = first.header.model_copy(update={"round": 2, "rounds": 2})
     for briefing, expected in (

@@ -92,9 +92,7 @@ def test_agrees_with_scikit_learn(n: int, classes: int, seed: int, half: bool) -
     assert found.ece == pytest.approx(slow_ece(confidences, truth))
     if classes < 5:
         assert found.top5 is None
-    elif (
-        not half and classes > 5
-    ):  # of equal scores, scikit-learn prefers the last class and we the first
+    elif classes > 5 and not half:  # equal scores: scikit-learn prefers the last class
         best = top_k_accuracy_score(truth, confidences, k=5, labels=every)
         assert found.top5 == pytest.approx(best)
 
