@@ -50,7 +50,7 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
             _initialise_conv(part, generator)
         elif isinstance(part, nn.Linear):
             _initialise_linear(part, generator)
-        elif isinstance(part, nn.BatchNorm2d | nn.GroupNorm):
+        elif isinstance(part, nn.BatchNorm2d | nn.GroupNorm | nn.LayerNorm):
             part.reset_parameters()  # sets constants and draws nothing
         elif [*part.parameters(recurse=False), *part.buffers(recurse=False)]:
             raise TypeError(f"there is no rule to initialise the values of {type(part).__name__}")
