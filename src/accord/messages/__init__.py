@@ -1,17 +1,38 @@
 """All messages that are sent or kept between two steps: tensors with a JSON header."""
 
-from accord.messages.base import BANK, CONTROL, MAP, NET, Message, prefixed, unprefixed
-from accord.messages.briefing import Briefing, BriefingHeader, NetHeader, SummingSpec, TrainingSpec
+from accord.messages.base import (
+    ADAPTER,
+    BANK,
+    CONTROL,
+    MAP,
+    NET,
+    SOURCE,
+    TEACHER,
+    Message,
+    prefixed,
+    unprefixed,
+)
+from accord.messages.briefing import (
+    Briefing,
+    BriefingHeader,
+    NetHeader,
+    SummingSpec,
+    TeacherHeader,
+    TrainingSpec,
+)
 from accord.messages.client_state import Memory, MemoryHeader, State, StateHeader
 from accord.messages.server_files import Features, FeaturesHeader, MapHeader, MapValues
 from accord.messages.server_state import ServerState, ServerStateHeader
 from accord.messages.upload import Upload, UploadHeader, expected_upload
 
 __all__ = [
+    "ADAPTER",
     "BANK",
     "CONTROL",
     "MAP",
     "NET",
+    "SOURCE",
+    "TEACHER",
     "Briefing",
     "BriefingHeader",
     "Features",
@@ -27,6 +48,7 @@ __all__ = [
     "State",
     "StateHeader",
     "SummingSpec",
+    "TeacherHeader",
     "TrainingSpec",
     "Upload",
     "UploadHeader",

@@ -23,6 +23,9 @@ from accord.core.files import write_atomic
 NET = "net."  # prefix of the net's own tensors in a message
 MAP = NET + "encoder."  # prefix of the tensors of the encoder, or of the map that replaces it
 BANK = "bank."  # prefix of public features and their labels
+TEACHER = "teacher."  # prefix of the weights of the teacher's net
+SOURCE = "source."  # prefix of the teacher's layers that adapters read at the clients
+ADAPTER = "adapter."  # prefix of the values of adapters (MergeNet)
 CONTROL = "control."  # prefix of control variates (SCAFFOLD), one for each trained weight
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from accord.closed_form.sums import Packing
 from accord.core.budget import Budget
 from accord.core.config import Config
+from accord.core.mergenet import MergeNetConfig
 from accord.messages.base import Message
 
 Spec = dict[str, Any]
@@ -24,6 +25,14 @@ class NetHeader(Config):
     norm: Literal["batch", "group"]
     head: str
     map: Spec | None = None  # a map of fixed features that replaces the encoder
+
+
+class TeacherHeader(Config):
+    """The server's teacher: its net, and the normalisation of the images that it expects."""
+
+    net: NetHeader
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
 class TrainingSpec(Config):
@@ -80,6 +89,8 @@ class BriefingHeader(Config):
     net: NetHeader
     training: TrainingSpec | SummingSpec
     budget: Budget
+    teacher: TeacherHeader | None = None  # the teacher that clients learn from
+    mergenet: MergeNetConfig | None = None  # the adapter that clients train, if they do
 
     @property
     def uploads(self) -> Literal["nets", "sums"]:
@@ -100,12 +111,11 @@ class BriefingHeader(Config):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_rounds_of_one_shot(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out the number of rounds if it is 1."""
+    def _only_what_is_used(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out the number of rounds if it is 1, and settings that are not used."""
+        unused = {"rounds": 1, "teacher": None, "mergenet": None}
         values: dict[str, Any] = dump(self)
-        if self.rounds == 1:
-            del values["rounds"]
-        return values
+        return {k: v for k, v in values.items() if k not in unused or v != unused[k]}
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,13 @@ SERVER = "server."  # prefix of tensors that the briefing does not contain
 
 
 class ServerStateHeader(Config):
-    """The round that begins with this state, and the clients of the round before."""
+    """The round that begins with this state, and the clients of the round before.
 
-    briefing: BriefingHeader
+    After the last of R rounds there is a state with the number R + 1, which briefs nobody.
+    """
+
+    round: int = Field(ge=1)
+    briefing: BriefingHeader  # of any round; they differ in the number of the round only
     answered: tuple[str, ...] = ()  # clients whose uploads this state was computed from
     own: dict[str, Any] = Field(default={})  # other values that a method needs later
 
@@ -33,23 +37,28 @@ class ServerState(Message):
 
     @property
     def round(self) -> int:
-        return self.header.briefing.round
+        return self.header.round
 
     @classmethod
     def first(cls, briefing: Briefing, **server: Tensor) -> ServerState:
         """The state of round 1, made from the first briefing."""
         own = {SERVER + name: tensor for name, tensor in server.items()}
-        return cls(ServerStateHeader(briefing=briefing.header), {**briefing.tensors, **own})
+        header = ServerStateHeader(round=briefing.header.round, briefing=briefing.header)
+        return cls(header, {**briefing.tensors, **own})
 
     def briefing(self) -> Briefing:
         """The briefing of the round: the part of the state that clients receive."""
         told = {n: t for n, t in self.tensors.items() if not n.startswith(SERVER)}
-        return Briefing(self.header.briefing, told)
+        return Briefing(self.header.briefing.model_copy(update={"round": self.round}), told)
 
     def next(
         self, changed: dict[str, Tensor], answered: tuple[str, ...], **own: Any
     ) -> ServerState:
         """The state of the next round, in which the `changed` tensors replace the current ones."""
-        told = self.header.briefing.model_copy(update={"round": self.round + 1})
-        header = ServerStateHeader(briefing=told, answered=answered, own={**self.header.own, **own})
+        header = ServerStateHeader(
+            round=self.round + 1,
+            briefing=self.header.briefing,
+            answered=answered,
+            own={**self.header.own, **own},
+        )
         return ServerState(header, {**self.tensors, **changed})

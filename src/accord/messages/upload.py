@@ -12,7 +12,7 @@ from torch import Tensor
 from accord.closed_form.sums import check_sums, expected_sums
 from accord.core.config import Config
 from accord.core.errors import AccordError
-from accord.messages.base import CONTROL, NET, Message
+from accord.messages.base import ADAPTER, CONTROL, NET, Message
 from accord.messages.briefing import Briefing, SummingSpec
 
 NEVER_NEGATIVE = ("running_var", "feature_var", "score_std", "scatter_spread")
@@ -98,7 +98,8 @@ def expected_upload(briefing: Briefing) -> dict[str, Tensor]:
     asked = briefing.header.training
     if isinstance(asked, SummingSpec):
         return expected_sums(classes, width, asked.packing)
-    alike = {name: t for name, t in briefing.tensors.items() if name.startswith((NET, CONTROL))}
+    sent_back = (NET, CONTROL, ADAPTER)
+    alike = {name: t for name, t in briefing.tensors.items() if name.startswith(sent_back)}
     return {
         **alike,
         "label_counts": torch.empty(classes, dtype=torch.int64, device="meta"),

@@ -55,5 +55,5 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, heads: int) -> Tensor:
         return rows.reshape(len(rows), heads, -1).transpose(0, 1)
 
     q, k, v = split(queries), split(keys), split(values)
-    weights = (q @ k.transpose(1, 2) / q.shape[2] ** 0.5).softmax(dim=2)
-    return (weights @ v).transpose(0, 1).flatten(1)
+    scores: Tensor = q @ k.transpose(1, 2) / q.shape[2] ** 0.5
+    return (scores.softmax(dim=2) @ v).transpose(0, 1).flatten(1)
