@@ -16,8 +16,9 @@ from accord.client.batches import class_shares
 from accord.data.augmentations import augmentations
 from accord.data.imageset import ImageSet
 from accord.data.views import augment
-from accord.messages import BANK, Briefing, TrainingSpec
+from accord.messages import BANK, TEACHER, Briefing, TrainingSpec, unprefixed
 from accord.nets.net import Net
+from accord.nets.teacher import TeacherNet
 from accord.objective import Batch
 from accord.objective.negatives import Rows
 from accord.objective.reference import Reference
@@ -78,11 +79,33 @@ class StepInputs:
         self.labels = torch.from_numpy(data.labels)
         counts = data.label_counts(len(briefing.header.classes))
         self.constants = constants_of(briefing, asked, counts, net, precision.device)
+        self.teacher = self._teacher()
         self.encode: Callable[[Tensor], Tensor] = net.encoder
         if precision.compile:
             # Measuring the gradients uses the graph before the backward pass needs it again.
             torch._functorch.config.donated_buffer = False
             self.encode = torch.compile(net.encoder)
+
+    def _teacher(self) -> TeacherNet | None:
+        """The server's teacher, if the briefing holds one."""
+        header = self.briefing.header
+        if header.teacher is None:
+            return None
+        weights, classes = unprefixed(TEACHER, self.briefing.tensors), len(header.classes)
+        found = TeacherNet(header.teacher, classes, weights, header.mean, header.std)
+        return found.to(self.precision.device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+    def _lesson(self, seen: Tensor, positions: Tensor) -> dict[str, Tensor]:
+        """What a teacher says of each view: given with the briefing, or asked now."""
+        views, device = self.asked.views, self.precision.device
+        lesson = {
+            name: self.briefing.tensors[name][positions].repeat(views, 1).to(device)
+            for name in LESSON.intersection(self.briefing.tensors)
+        }
+        if self.teacher is not None:
+            with torch.no_grad():
+                lesson["teacher_logits"] = self.teacher(seen)
+        return lesson
 
     def batch(
         self, positions: Tensor, progress: float, draws: torch.Generator, queue: Rows | None
@@ -104,10 +127,7 @@ class StepInputs:
             features=features.float(),
             logits=logits.float(),
             labels=self.labels[positions].repeat(views).to(device),
-            lesson={
-                name: self.briefing.tensors[name][positions].repeat(views, 1).to(device)
-                for name in LESSON.intersection(self.briefing.tensors)
-            },
+            lesson=self._lesson(seen, positions),
             prototypes=self.net.head.prototypes,
             queue=queue,
             progress=progress,

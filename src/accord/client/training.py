@@ -13,6 +13,7 @@ from accord.balance import Mixture, balances
 from accord.client.base import Client, Precision, Tell
 from accord.client.batches import KINDS
 from accord.client.control import ControlVariate
+from accord.client.enriching import Enriching
 from accord.client.optimiser import Optimiser
 from accord.client.statistics import measure_client
 from accord.client.step_inputs import StepInputs
@@ -72,6 +73,7 @@ class Training(Client):
         self.queue = self._queue().to(device)
         self.inputs = StepInputs(data, briefing, self.asked, self.net, self.precision)
         self.control = ControlVariate.of(self.net, briefing, memory)
+        self.enriching = Enriching.of(self.net, briefing, device)
         self.looking = True  # whether gradients are measured every `look_every` steps
         if memory is not None:
             self.mixture.load_state_dict(unprefixed(BALANCE, memory.tensors))
@@ -102,7 +104,7 @@ class Training(Client):
         draws = torch_generator(self.briefing.header.seed, self.name, "views", self.epoch)
         for step, positions in enumerate(self._batches()):
             progress = self.progress(step / self.steps_per_epoch)
-            self._step(positions, progress, draws, sums, look=self._looks_at(step))
+            self._step(step, positions, progress, draws, sums)
             if tell:
                 tell((step + 1) / self.steps_per_epoch)
         event = self._event(sums.event())
@@ -119,20 +121,29 @@ class Training(Client):
 
     def _step(
         self,
+        step: int,
         positions: Tensor,
         progress: float,
         draws: torch.Generator,
         sums: LossSums,
-        look: bool,
     ) -> None:
-        """Does one optimiser step and adds its losses to `sums`."""
+        """Does one optimiser step and adds its losses to `sums`; `step` counts in the epoch."""
+        if self.enriching is not None:
+            self.enriching.begin(self.epoch * self.steps_per_epoch + step)
         self.optimiser.begin(progress, self.epoch)
         batch = self.inputs.batch(positions, progress, draws, self.queue.rows())
         local = {name: term.weight * term(batch) for name, term in self.local.items()}
         align = {name: term(batch) for name, term in self.align.items()}
         total = self.mixture.backward(
-            local, align, progress, self.parameters, look, align_alone=self.stage == 1
+            local,
+            align,
+            progress,
+            self.parameters,
+            self._looks_at(step),
+            align_alone=self.stage == 1,
         )
+        if self.enriching is not None:
+            self.enriching.learn()
         self.queue.push(batch.directions, batch.labels)
         if self.control is not None:
             self.control.correct()
@@ -211,6 +222,7 @@ class Training(Client):
                 "label_counts": self.data.label_counts(self.classes),
                 **statistics,
                 **(prefixed(CONTROL, self.control.change()) if self.control else {}),
+                **(self.enriching.values() if self.enriching else {}),
             },
         )
         # The last step may have made values NaN or infinite that the losses do not show.
@@ -235,6 +247,7 @@ class Training(Client):
                 **prefixed(QUEUE, self.queue.state_dict()),
                 **self.optimiser.momentum(),
                 **(prefixed(CONTROL, self.control.state_dict()) if self.control else {}),
+                **(self.enriching.state_dict() if self.enriching else {}),
             },
         )
 
@@ -245,6 +258,8 @@ class Training(Client):
         self.optimiser.restore(state.tensors)
         if self.control is not None:
             self.control.load_state_dict(unprefixed(CONTROL, state.tensors))
+        if self.enriching is not None:
+            self.enriching.load_state_dict(state.tensors)
         self.epoch = state.header.epoch
         self.telemetry = [dict(event) for event in state.header.telemetry]
 

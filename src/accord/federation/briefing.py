@@ -10,7 +10,8 @@ from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
 from accord.data.allocation import Allocation
 from accord.data.augmentations import augmentations
-from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, prefixed
+from accord.federation.teaching import Teacher, needs_teacher, teacher_from
+from accord.messages import BANK, NET, TEACHER, Briefing, BriefingHeader, NetHeader, prefixed
 from accord.nets.backbones import build_encoder
 from accord.nets.maps import FeatureMap, MapConfig, made_up
 from accord.nets.net import fresh_net, net_with_map
@@ -26,16 +27,18 @@ def opening(
     allocation: Allocation,
     public: Rows | None = None,
     values: dict[str, Tensor] | None = None,
+    teacher: Teacher | None = None,
 ) -> Briefing:
     """The first message to every client: initial weights, anchors, bank, and all constants.
 
     The weights and anchors depend only on the seed and the net, so that all recipes start from the
     same values. `public` holds the unit features of all public images, for a recipe with a bank.
-    `values` holds the values of the map, for a closed form.
+    `values` holds the values of the map, for a closed form, and `teacher` the server's teacher.
     """
     recipe = trial.recipe
     if isinstance(recipe, TrainingRecipe):
-        return _of_training(trial, recipe, allocation, public)
+        found = _of_training(trial, recipe, allocation, public)
+        return found if teacher is None else _with_teacher(found, teacher)
     if isinstance(recipe, ClosedFormRecipe) and values is not None:
         return _of_closed_form(trial, recipe, allocation, values)
     raise ValueError(f"recipe {recipe.name} needs the values of its map")
@@ -66,6 +69,11 @@ def _of_training(
         bank = choose(public, recipe.bank, trial.seed)
         tensors |= {BANK + "features": bank.features, BANK + "labels": bank.labels}
     return Briefing(header, tensors)
+
+
+def _with_teacher(briefing: Briefing, teacher: Teacher) -> Briefing:
+    header = briefing.header.model_copy(update={"teacher": teacher.header})
+    return Briefing(header, {**briefing.tensors, **prefixed(TEACHER, teacher.weights)})
 
 
 def _of_closed_form(
@@ -122,8 +130,9 @@ def rehearse(trial: Trial, allocation: Allocation) -> Briefing:
     if isinstance(recipe, TrainingRecipe) and recipe.bank:
         width = build_encoder(net.backbone, channels, net.norm).width
         public = stand_in(allocation.part("public").labels, width)
+    teacher = teacher_from(trial, allocation) if needs_teacher(trial) else None
     method = trial.method
-    return method.brief(method.start(opening(trial, allocation, public)))
+    return method.brief(method.start(opening(trial, allocation, public, teacher=teacher)))
 
 
 def settled_map(trial: Trial, recipe: ClosedFormRecipe, allocation: Allocation) -> MapConfig:

@@ -24,6 +24,12 @@ from accord.federation.map_run import MapRun
 from accord.federation.rounds import check_rounds
 from accord.federation.teacher import NAME, teacher_trial
 from accord.federation.teacher_run import TeacherRun
+from accord.federation.teaching import (
+    digest_of_model,
+    model_of,
+    needs_teacher,
+    trained_here,
+)
 from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
 from accord.objective.bank import BankConfig
@@ -84,6 +90,7 @@ class Plan:
         for trial in self.study.trials():
             _, allocation = self.allocation(trial)
             check_rounds(trial, len(allocation.partition.names))
+            self.check_method(trial, allocation)
             self.check_fusions(trial, allocation)
             self._note_revealing(trial, allocation)
             if kind_of_work(trial) in seen:
@@ -104,6 +111,25 @@ class Plan:
                 f"{name}: {few} of {clients} clients hold fewer images than φ has features "
                 f"({width}): their sums reveal single images (docs/closed-form.md)"
             )
+
+    def check_method(self, trial: Trial, allocation: Allocation) -> None:
+        """Refuses a method that cannot work with this trial's images."""
+        public = len(allocation.split.public)
+        try:
+            trial.method.require(trial.setup.net.norm, public)
+            if trained_here(trial) and not public:
+                raise AccordError(
+                    "it needs a teacher, and there is none: set teacher.model (accord teacher "
+                    "trains one), or data.public, so that the server trains one on its public "
+                    "images, or teacher.allow_random for a random one."
+                )
+            if trial.setup.teacher.trainable and not trial.method.needs_teacher:
+                raise AccordError(
+                    "teacher.trainable: true is for recipes whose method uses the teacher, such as "
+                    "mergenet-public. Set it to false for this recipe."
+                )
+        except AccordError as error:
+            raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
 
     def check_fusions(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses fusions that cannot be used on this trial's uploads."""
@@ -152,6 +178,10 @@ class Plan:
             if isinstance(recipe, TrainingRecipe) and recipe.bank and recipe.bank.source:
                 source = TrialFolder(Path(recipe.bank.source))
                 record.keep_source(recipe.name, source, self.digest(source))
+        for trial in self.study.trials():
+            model = model_of(trial)
+            if model is not None:
+                record.keep_teacher(model.folder, digest_of_model(model))
 
     def digest(self, source: TrialFolder) -> str:
         if str(source.path) not in self._digests:
@@ -210,7 +240,7 @@ class Plan:
         bank, teachers = bank_of(trial), 1
         if isinstance(trial.recipe, ClosedFormRecipe):
             teachers = trial.recipe.map.teachers
-        elif bank is None:
+        elif bank is None and not trained_here(trial):
             return None
         if not teachers:
             return None
@@ -221,7 +251,14 @@ class Plan:
         several = f"{teachers}-" if teachers > 1 else ""
         folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
         return TeacherRun(
-            teacher, record, folder, allocation, key, source=source, teachers=teachers
+            teacher,
+            record,
+            folder,
+            allocation,
+            key,
+            source=source,
+            teachers=teachers,
+            encodes=not trained_here(trial),
         )
 
     def map(self, trial: Trial, teacher: TeacherRun | None, record: Record) -> MapRun | None:
@@ -247,7 +284,8 @@ def kind_of_work(trial: Trial) -> str:
     setup = trial.setup
     method = trial.method_spec
     return (
-        f"{setup.data} {setup.net} {setup.budget} {trial.recipe.training} {bank_of(trial)} {method}"
+        f"{setup.data} {setup.net} {setup.budget} {trial.recipe.training} {bank_of(trial)} "
+        f"{method} {setup.teacher}"
     )
 
 
@@ -276,6 +314,8 @@ def training_key(trial: Trial, allocation: str, helper: Run | None) -> str:
         parts.append(bank.model_dump(mode="json", include={"size", "selection"}))
     if trial.recipe.several_rounds:
         parts += [setup["rounds"], trial.method_spec]
+    if needs_teacher(trial):
+        parts.append(setup["teacher"])
     return _key(*parts)
 
 

@@ -105,9 +105,9 @@ class Round:
         """
         self.forget_checkpoints()
         shutil.rmtree(self.folder.path / "uploads", ignore_errors=True)
+        self.folder.server_state.unlink(missing_ok=True)
         if self.number > 1:
             self.folder.briefing.unlink(missing_ok=True)
-            self.folder.server_state.unlink(missing_ok=True)
 
 
 def rounds_of(trial: Trial, folder: TrialFolder, clients: tuple[str, ...]) -> tuple[Round, ...]:

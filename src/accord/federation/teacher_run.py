@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from torch import Tensor
+
 from accord.core.versions import versions
+from accord.data.allocation import Allocation
 from accord.engines.base import Job
 from accord.federation.bank_source import uploads_of
 from accord.federation.briefing import opening
@@ -21,10 +24,17 @@ from accord.federation.measuring.agenda import FORWARD
 from accord.federation.tasks import Task
 from accord.federation.tasks.encode import FEATURES, EncodePublic
 from accord.federation.teacher import NAME
+from accord.federation.teaching import (
+    Teacher,
+    needs_teacher,
+    teacher_from,
+    teacher_header,
+)
 from accord.federation.work import Run, Step
-from accord.messages import Features, Upload
+from accord.messages import NET, Features, Upload, unprefixed
 from accord.objective.negatives import Rows
 from accord.record.folders import TrialFolder
+from accord.study.study import Trial
 
 
 @dataclass
@@ -37,9 +47,11 @@ class TeacherRun(Run):
     kind: ClassVar[str] = "teacher"
     source: TrialFolder | None = field(default=None, kw_only=True)
     teachers: int = field(default=1, kw_only=True)
+    encodes: bool = field(default=True, kw_only=True)  # whether its features are needed
 
     def __post_init__(self) -> None:
-        if self.features.exists() and self.folder.info().get("status") == "finished":
+        made = self.features.exists() if self.encodes else self._upload(NAME).exists()
+        if made and self.folder.info().get("status") == "finished":
             self.status = "finished"
 
     @property
@@ -69,6 +81,8 @@ class TeacherRun(Run):
     @property
     def passes(self) -> float:
         """The cost of encoding an image, where training on an image costs 1."""
+        if not self.encodes:
+            return 0.0
         return FORWARD * (len(uploads_of(self.source)) if self.source else self.teachers)
 
     def rows(self) -> Rows:
@@ -76,12 +90,16 @@ class TeacherRun(Run):
         tensors = Features.load(self.features).tensors
         return Rows(tensors["features"], tensors["labels"])
 
+    def weights(self) -> dict[str, Tensor]:
+        """The first teacher's weights, after the run is finished."""
+        return unprefixed(NET, Upload.load(self._upload(NAME)).tensors)
+
     def way(self) -> Iterator[Step]:
         if self.source is None and not self.features.exists():
             yield self._training()
             names = enumerate(self.clients) if self.teachers > 1 else [(None, NAME)]
             self.folder.write_events(self.events_of(self.folder.round(1), names))
-        if not self.features.exists():
+        if self.encodes and not self.features.exists():
             yield [self._encoding()]
 
     def _training(self) -> list[Job[Task]]:
@@ -128,3 +146,12 @@ class TeacherRun(Run):
             },
             "versions": versions(),
         }
+
+
+def taught_by(trial: Trial, allocation: Allocation, run: TeacherRun | None) -> Teacher | None:
+    """The teacher that a trial starts with; `run` has trained it, if the server did so."""
+    if not needs_teacher(trial):
+        return None
+    if run is None:
+        return teacher_from(trial, allocation)
+    return Teacher(teacher_header(trial, allocation), run.weights())

@@ -14,17 +14,17 @@ from accord.federation.briefing import opening
 from accord.federation.devices import choose_device
 from accord.federation.map_run import MapRun
 from accord.federation.measuring import Measuring
-from accord.federation.measuring.scope import Scope
+from accord.federation.measuring.scope import Scope, after_advance
 from accord.federation.membership import EVERYBODY, Membership
 from accord.federation.rounds import Round, forget_memories, rounds_of
 from accord.federation.tasks import Task
 from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.answer import AnswerBriefing
-from accord.federation.teacher_run import TeacherRun
+from accord.federation.teacher_run import TeacherRun, taught_by
 from accord.federation.trial_info import trial_info
 from accord.federation.work import Run, Step
 from accord.fusion.named import NamedFusion
-from accord.messages import Briefing, ServerState
+from accord.messages import ServerState
 
 
 @dataclass
@@ -123,7 +123,8 @@ class TrialRun(Run):
             if self.failures:
                 return
             self.trained = one is self.rounds[-1]
-            yield [*self.measuring.merge_jobs(one), *self._advance(one)]
+            yield self._advance(one)
+            yield list(self.measuring.merge_jobs(one))
             measuring = list(self.measuring.measure_jobs(one))
         yield measuring
         self.remarks += self.measuring.agenda.remarks()
@@ -142,6 +143,7 @@ class TrialRun(Run):
 
     def _fusing(self) -> Iterator[Step]:
         """Only the last steps; earlier rounds are measured if their uploads still exist."""
+        yield self._advance(self.rounds[-1])
         for one in self.rounds:
             yield list(self.measuring.merge_jobs(one))
             yield list(self.measuring.measure_jobs(one))
@@ -165,7 +167,7 @@ class TrialRun(Run):
         self.silent = {}
         missing = self._missing(one)
         if missing or (one.number == 1 and not one.folder.briefing.exists()):
-            self.write_briefing(one.folder, self._briefing(one))
+            self.write_briefing(one.folder, self.trial.method.brief(self._state(one)))
         order = sorted(missing, key=self.training_size, reverse=True)
         return [
             self.question(
@@ -178,13 +180,19 @@ class TrialRun(Run):
             for client in order
         ]
 
-    def _briefing(self, one: Round) -> Briefing:
-        method = self.trial.method
-        if one.number > 1:
-            return method.brief(ServerState.load(one.folder.server_state))
-        public = self.teacher.rows() if self.teacher else None
+    def _state(self, one: Round) -> ServerState:
+        """The server's state at the start of a round; that of round 1 is made here and kept."""
+        path = one.folder.server_state
+        if path.exists():
+            return ServerState.load(path)
+        public = self.teacher.rows() if self.teacher and self.teacher.encodes else None
         values = self.map.drawn().tensors if self.map else None
-        return method.brief(method.start(opening(self.trial, self.allocation, public, values)))
+        taught = taught_by(self.trial, self.allocation, self.teacher)
+        first = opening(self.trial, self.allocation, public, values, taught)
+        state = self.trial.method.start(first)
+        if self.trial.recipe.several_rounds:
+            state.save(path)
+        return state
 
     def _remembered(self, client: str, one: Round) -> int | None:
         """The last round before this one from which a client has kept a memory."""
@@ -219,11 +227,13 @@ class TrialRun(Run):
         self.folder.write_events([*before, *self.events_of(one.folder, names)])
 
     def _advance(self, one: Round) -> list[Job[Task]]:
-        """The job that makes the next round's state, if there is a next round without a state."""
-        if one is self.rounds[-1]:
+        """The job that makes the state after a round, if it is needed and does not exist."""
+        last = one is self.rounds[-1]
+        if last and not any(after_advance(rule) for rule in self.measuring.scope.rules.values()):
             return []
-        following = self.rounds[one.number]
-        if following.folder.server_state.exists() or following.closed:
+        if self.folder.round(one.number + 1).server_state.exists():
+            return []
+        if not last and self.rounds[one.number].closed:
             return []
         task = Advance(
             place=self.place,

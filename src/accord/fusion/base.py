@@ -23,7 +23,7 @@ from accord.core.config import Config
 from accord.core.metrics import Metrics
 from accord.core.registry import Registry
 from accord.data.imageset import ImageSet
-from accord.messages import Briefing, Upload, UploadHeader
+from accord.messages import Briefing, ServerState, Upload, UploadHeader
 
 CPU = torch.device("cpu")
 
@@ -137,6 +137,7 @@ class Merge(Fusion):
     """A rule that makes new nets from the uploads: one for all clients, or one for each client."""
 
     personal: ClassVar[bool] = False  # makes a personal net for each client
+    after_advance: ClassVar[bool] = False  # uses the state that the method made of the uploads
 
     @abstractmethod
     def merge(self, scene: Scene) -> Iterator[Upload]:
@@ -165,6 +166,7 @@ class Scene:
     device: torch.device = CPU
     tell: Callable[[float], None] = lambda share: None  # noqa: ARG005
     total: Sums | None = None  # the total of all clients' sums, if clients upload sums
+    after: ServerState | None = None  # the state after the round, for a rule that uses it
     clients: int = 0  # all clients of the federation, also those not selected in this round
 
     @property

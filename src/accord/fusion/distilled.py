@@ -78,8 +78,12 @@ class Distilled(Merge):
     def _a_rule(cls, value: Any) -> Any:
         spec = {"use": value} if isinstance(value, str) else value
         rule = make_part(fusions, spec, "teacher")
-        if isinstance(rule, Bound | Distilled):
-            raise ValueError("expected a fusion to imitate, not a bound or another student")
+        after = isinstance(rule, Merge) and rule.after_advance
+        if isinstance(rule, Bound | Distilled) or after:
+            raise ValueError(
+                "expected a fusion of the uploads to imitate, not a bound, another student or the "
+                "server's own net"
+            )
         return spec
 
     @model_validator(mode="after")

@@ -14,7 +14,8 @@ from torch import Tensor
 from accord.core.budget import MOST_ROUNDS
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
-from accord.fusion.base import Fusion, Merge, Scene, fusions
+from accord.fusion.average import Average
+from accord.fusion.base import Fusion, Merge, Scene, Weights, fusions
 from accord.messages import NET, ServerState
 from accord.methods.base import Method, methods
 
@@ -69,6 +70,15 @@ class Averaging(Method):
         rule = make_part(fusions, self.merge, "merge")
         return rule.work(public) if isinstance(rule, Merge) else 0.0
 
+    def require(self, norm: str, public: int) -> None:
+        make_part(fusions, self.merge, "merge").require(norm, public)
+
+    @property
+    def weighing(self) -> Weights:
+        """How the merge weighs the clients."""
+        rule = make_part(fusions, self.merge, "merge")
+        return rule.weights if isinstance(rule, Average) else "count"
+
     def merged(self, scene: Scene) -> dict[str, Tensor]:
         """The tensors of the net that the next round starts from."""
         rule = make_part(fusions, self.merge, "merge")
@@ -80,4 +90,6 @@ class Averaging(Method):
 
 def _makes_one_net(rule: Fusion) -> bool:
     """Whether a fusion makes one net of the clients' nets, from which a round can start."""
-    return isinstance(rule, Merge) and not rule.personal and rule.of == "nets"
+    if not isinstance(rule, Merge) or rule.after_advance:
+        return False
+    return not rule.personal and rule.of == "nets"

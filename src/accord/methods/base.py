@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from typing import Any, Self
 
 from accord.core.config import Config
+from accord.core.mergenet import MergeNetConfig
 from accord.core.registry import Registry
 from accord.fusion.base import Scene
 from accord.messages import Briefing, ServerState
+from accord.nets.settings import TeacherConfig
 
 
 class Method(Config, ABC):
@@ -39,6 +41,25 @@ class Method(Config, ABC):
     def with_rounds(self, count: int | None) -> Self:  # noqa: ARG002
         """The method with `count` rounds, if their number can be chosen; None changes nothing."""
         return self
+
+    def with_settings(self, mergenet: MergeNetConfig, teacher: TeacherConfig) -> Self:  # noqa: ARG002
+        """The method with the settings of the study's sections, if it uses them."""
+        return self
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether `start` needs the weights of the server's teacher."""
+        return False
+
+    def fusion_applied(self, number: int) -> bool | None:  # noqa: ARG002
+        """Whether round `number` fuses knowledge into the net; None if the method never does."""
+        return None
+
+    def require(self, norm: str, public: int) -> None:
+        """Raises AccordError if the method cannot work with this norm or number of public images.
+
+        It is called before any training starts.
+        """
 
     def work(self, public: int) -> float:  # noqa: ARG002 - most methods only add
         """The cost of `advance` with this number of public images, in images through the net."""

@@ -11,9 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from accord.core.parts import make_part
-from accord.fusion.average import Average
-from accord.fusion.base import Scene, Weights, fusions, relative_weights
+from accord.fusion.base import Scene, relative_weights
 from accord.messages import CONTROL, NET, Briefing, ServerState, prefixed, unprefixed
 from accord.messages.server_state import SERVER
 from accord.methods.averaging import Averaging
@@ -65,9 +63,7 @@ class Scaffold(Averaging):
         return met, totals
 
     def _weight(self, samples: int) -> float:
-        rule = make_part(fusions, self.merge, "merge")
-        kind: Weights = rule.weights if isinstance(rule, Average) else "count"
-        return relative_weights([samples], kind).item()
+        return relative_weights([samples], self.weighing).item()
 
 
 def _zeros(opening: Briefing) -> dict[str, Tensor]:

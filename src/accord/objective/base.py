@@ -62,8 +62,9 @@ class Batch:
         """The teacher's output of the name `what` for each image."""
         if what not in self.lesson:
             raise AccordError(
-                f"the briefing has no teacher and so no {what}: only the fusion 'distilled' gives "
-                "one, to its student. Remove the imitation term from the recipe."
+                f"the briefing has no teacher and so no {what}: the terms imitation and "
+                "feature-imitation are for the student of the fusion 'distilled'. Use the term "
+                "distillation, or remove this term from the recipe."
             )
         return self.lesson[what]
 
@@ -84,6 +85,10 @@ class Term(Config, ABC):
     def queue_size(self) -> int:
         """The number of the client's past features that the term needs in `batch.queue`."""
         return 0
+
+    def uses_teacher(self) -> bool:
+        """Whether the term needs the logits of the server's teacher."""
+        return False
 
     def uses_bank(self) -> bool:
         """Whether the term needs the public features of the briefing."""

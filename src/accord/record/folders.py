@@ -23,7 +23,7 @@ class RoundFolder:
     def __init__(self, path: Path, number: int) -> None:
         self.path, self.number = path, number
         self.briefing = path / "briefing.safetensors"
-        self.server_state = path / "server.safetensors"  # at its start; round 1 has no such file
+        self.server_state = path / "server.safetensors"  # at its start; a one-shot trial has none
         self.report = path / "round.json"  # the clients that were asked and that answered
 
     def upload(self, client: str, epoch: int, last: bool) -> Path:

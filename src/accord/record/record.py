@@ -118,6 +118,10 @@ class Record:
         """Stores the hash of the source of a recipe's bank, and refuses one that has changed."""
         self._keep(f"bank.source of {recipe}", f"the uploads in {source.path}", content)
 
+    def keep_teacher(self, model: Path, content: str) -> None:
+        """Stores the hash of a saved model that teaches, and refuses one that has changed."""
+        self._keep(f"teacher.model {model}", f"the model in {model}", content)
+
     def _keep(self, name: str, what: str, content: str) -> None:
         known = self._refuse_changed(name, what, content)
         write_json(self.path / "data.json", {**known, name: content})

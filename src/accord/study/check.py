@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from accord.balance import balances
 from accord.core.budget import Budget
-from accord.core.config import keys, parse
+from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError, nearest
+from accord.core.mergenet import MergeNetConfig
 from accord.core.parts import make_part, part_spec
 from accord.fusion import fusions
 from accord.fusion.named import NamedFusion
 from accord.methods import methods
+from accord.nets.settings import TeacherConfig
 from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.objective.bank import BankConfig
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe, kind_of
@@ -61,6 +63,12 @@ def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
 def _check_fusions(recipe: Recipe, where: str) -> None:
     """Refuses fusions that cannot use what the recipe's clients upload."""
     for fusion in recipe.fusion:
+        if not recipe.can_use(fusion):
+            raise AccordError(
+                f"{where}.fusion: {fusion.use!r} is the server's net after a round of a method "
+                f"with several rounds; found the method {recipe.method_name}. Use another fusion, "
+                "or the method averaging."
+            )
         if fusion.rule.of != recipe.uploads:
             known = {name: make_part(fusions, name, "fusion").of for name in fusions}
             fitting = [name for name, of in known.items() if of == recipe.uploads]
@@ -85,7 +93,7 @@ def _check_training(recipe: TrainingRecipe, where: str) -> TrainingRecipe:
         for name, spec in recipe.align.items()
     }
     _check_names(recipe, where)
-    _check_budget(recipe, where)
+    _check_sections(recipe, where)
     _refuse_two_on_local(align, where)
     method = make_part(methods, recipe.method, f"{where}.method")
     filled = method.filled(recipe.fusion[0].spec, where)
@@ -124,13 +132,35 @@ def _check_names(recipe: TrainingRecipe, where: str) -> None:
         )
 
 
-def _check_budget(recipe: TrainingRecipe, where: str) -> None:
-    unknown = [key for key in recipe.budget if key not in keys(Budget)]
-    if unknown:
+def _check_sections(recipe: TrainingRecipe, where: str) -> None:
+    """Checks the values that replace those of the study's sections."""
+    sections: dict[str, tuple[Spec, type[Config]]] = {
+        "budget": (recipe.budget, Budget),
+        "mergenet": (recipe.mergenet, MergeNetConfig),
+        "teacher": (recipe.teacher, TeacherConfig),
+    }
+    for name, (own, model) in sections.items():
+        unknown = [key for key in own if key not in keys(model)]
+        if unknown:
+            hint = nearest(unknown[0], keys(model)) or "."
+            raise AccordError(f"{where}.{name}: unknown key {unknown[0]!r}{hint}")
+        parse(model, own, f"{where}.{name}")
+    if recipe.mergenet and recipe.method["use"] != "mergenet":
         raise AccordError(
-            f"{where}.budget: unknown key {unknown[0]!r}{nearest(unknown[0], keys(Budget)) or '.'}"
+            f"{where}.mergenet: these settings are for the method mergenet; found the method "
+            f"{recipe.method['use']}. Set method: mergenet, or remove them."
         )
-    parse(Budget, recipe.budget, f"{where}.budget")
+    teaches = recipe.clients_ask_teacher or recipe.method["use"] == "mergenet"
+    if recipe.teacher and not teaches:
+        raise AccordError(
+            f"{where}.teacher: no part of the recipe uses a teacher. Set method: mergenet, add the "
+            "term distillation, or remove these settings."
+        )
+    if recipe.bank and teaches:
+        raise AccordError(
+            f"{where}.bank: a recipe has one teacher, either for a bank or for MergeNet and "
+            "distillation. Remove one of them."
+        )
 
 
 def _anchors(recipe: TrainingRecipe, where: str) -> Spec | None:

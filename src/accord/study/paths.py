@@ -10,9 +10,11 @@ from typing import Any
 def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     """`raw` with absolute paths. `folder` is the study's folder, or the current one for overrides.
 
-    The keys with paths are `data.path`, `images` of a fusion, and in the changes of a recipe
-    `bank.source` and the `model` of a map's encoder.
+    The keys with paths are `data.path`, `teacher.model`, `images` of a fusion, and in the changes of
+    a recipe `bank.source`, `teacher.model` and the `model` of a map's encoder.
     """
+    if "teacher" in raw:
+        raw = {**raw, "teacher": _absolute(raw["teacher"], "model", folder)}
     if isinstance(raw.get("recipes"), list):
         recipes = [
             absolute_recipe(entry, folder) if isinstance(entry, Mapping) else entry
@@ -51,6 +53,8 @@ def absolute_recipe(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     found = dict(entry)
     if "bank" in found:
         found["bank"] = _absolute(found["bank"], "source", folder)
+    if "teacher" in found:
+        found["teacher"] = _absolute(found["teacher"], "model", folder)
     if isinstance(found.get("map"), Mapping) and isinstance(found["map"].get("blocks"), list):
         blocks = [_absolute(block, "model", folder) for block in found["map"]["blocks"]]
         found["map"] = {**found["map"], "blocks": blocks}

@@ -16,12 +16,13 @@ from pydantic import Field
 from accord.closed_form.sums import Packing
 from accord.core.config import Config
 from accord.core.parts import make_part
-from accord.fusion.base import Bound
+from accord.fusion.base import Bound, Merge
 from accord.fusion.named import NamedFusion
 from accord.messages import SummingSpec, TrainingSpec
 from accord.methods import Method, methods
 from accord.methods.one_shot import OneShot
 from accord.nets.maps import MapConfig
+from accord.objective import make_alignment, make_term
 from accord.objective.bank import BankConfig
 from accord.study.settings import NAME
 from accord.study.syntax import Spec
@@ -55,6 +56,11 @@ class Recipe(Config):
     def make_method(self) -> Method: ...
 
     @property
+    def clients_ask_teacher(self) -> bool:
+        """Whether clients need the server's teacher."""
+        return False
+
+    @property
     def several_rounds(self) -> bool:
         """Whether the recipe's method can have more than one round."""
         return not isinstance(self.make_method(), OneShot)
@@ -67,8 +73,13 @@ class Recipe(Config):
     def takes(self, fusion: NamedFusion) -> bool:
         """Whether a fusion can use what the clients upload; a bound has only its own fusions."""
         bound = self.pooled or all(isinstance(one.rule, Bound) for one in self.fusion)
-        fits = fusion.rule.of == self.uploads and not bound
+        fits = fusion.rule.of == self.uploads and not bound and self.can_use(fusion)
         return fits or fusion.use in {one.use for one in self.fusion}
+
+    def can_use(self, fusion: NamedFusion) -> bool:
+        """Whether there is a state after each round, if the fusion needs one."""
+        rule = fusion.rule
+        return self.several_rounds or not (isinstance(rule, Merge) and rule.after_advance)
 
 
 class TrainingRecipe(Recipe, TrainingSpec):
@@ -83,6 +94,12 @@ class TrainingRecipe(Recipe, TrainingSpec):
         "their batches",
     )
     budget: Spec = Field(default={}, description="values that replace those of the study's budget")
+    mergenet: Spec = Field(
+        default={}, description="values that replace those of the study's section mergenet"
+    )
+    teacher: Spec = Field(
+        default={}, description="values that replace those of the study's section teacher"
+    )
     bank: BankConfig | None = Field(None, description="public features that all clients receive")
     method: Spec = Field(
         default={"use": "one-shot"}, description="what the server does in each round"
@@ -98,6 +115,12 @@ class TrainingRecipe(Recipe, TrainingSpec):
 
     def make_method(self) -> Method:
         return make_part(methods, self.method, f"recipes.{self.name}.method")
+
+    @property
+    def clients_ask_teacher(self) -> bool:
+        local = [make_term(name, spec, name) for name, spec in self.objective.items()]
+        align = [make_alignment(name, spec, name) for name, spec in self.align.items()]
+        return any(term.uses_teacher() for term in (*local, *align))
 
 
 class ClosedFormRecipe(Recipe):

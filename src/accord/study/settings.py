@@ -14,9 +14,10 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
+from accord.core.mergenet import MergeNetConfig
 from accord.data.schemes import Scheme, make_scheme
 from accord.data.settings import DataConfig
-from accord.nets.settings import NetConfig
+from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
 BOUNDS = ("central", "local-only")
@@ -58,6 +59,8 @@ class Setup(Config):
     net: NetConfig = NetConfig()
     budget: Budget = Budget()
     rounds: RoundsConfig = RoundsConfig()
+    mergenet: MergeNetConfig = MergeNetConfig()
+    teacher: TeacherConfig = TeacherConfig()
 
 
 class Options(Config):

@@ -10,18 +10,21 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from accord.core.budget import Budget
-from accord.core.config import keys, parse
+from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError, nearest
+from accord.core.mergenet import MergeNetConfig
 from accord.core.parts import part_spec
 from accord.core.yamls import read_yaml
 from accord.data.schemes import Scheme, make_scheme
 from accord.fusion.named import NamedFusion
 from accord.methods import Method
+from accord.methods.mergenet import MergeNet
+from accord.nets.settings import TeacherConfig
 from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
@@ -36,6 +39,7 @@ from accord.study.settings import (
 )
 from accord.study.syntax import Spec
 
+C = TypeVar("C", bound=Config)
 POOLED = make_scheme({"scheme": "iid", "clients": 1})
 
 
@@ -52,8 +56,10 @@ class Trial:
 
     @property
     def method(self) -> Method:
-        """The recipe's method, with the study's number of rounds."""
-        return self.recipe.make_method().with_rounds(self.setup.rounds.count)
+        """The recipe's method, with the study's number of rounds and its settings."""
+        setup = self.setup
+        method = self.recipe.make_method().with_rounds(setup.rounds.count)
+        return method.with_settings(setup.mergenet, setup.teacher)
 
     @property
     def method_spec(self) -> Spec:
@@ -91,8 +97,10 @@ def setup_for(recipe: Recipe, setup: Setup) -> Setup:
     changes: dict[str, Any] = {
         "budget": budget_for(recipe, setup.budget),
         "rounds": _rounds_for(recipe, setup.rounds),
+        **_teaching_for(recipe, setup),
     }
     if recipe.pooled:
+        changes |= _without_rounds(changes)
         copies = recipe.copies if isinstance(recipe, TrainingRecipe) else 1
         changes["partition"] = _pooled(copies)
     if recipe.pooled == "public":
@@ -128,6 +136,45 @@ def _rounds_for(recipe: Recipe, rounds: RoundsConfig) -> RoundsConfig:
     if not recipe.several_rounds:
         return RoundsConfig()
     return rounds.model_copy(update={"count": method.rounds})
+
+
+def _teaching_for(recipe: Recipe, setup: Setup) -> dict[str, Config]:
+    """The sections `mergenet` and `teacher` for one recipe: the defaults if it does not use them."""
+    mergenet, teacher = MergeNetConfig(), TeacherConfig()
+    if not isinstance(recipe, TrainingRecipe):
+        return {"mergenet": mergenet, "teacher": teacher}
+    where, method = f"recipes.{recipe.name}", recipe.make_method()
+    if isinstance(method, MergeNet):
+        mergenet = _changed(setup.mergenet, recipe.mergenet, f"{where}.mergenet")
+        method = method.with_settings(mergenet, teacher)
+    if method.needs_teacher or recipe.clients_ask_teacher:
+        teacher = _changed(setup.teacher, recipe.teacher, f"{where}.teacher")
+    return {"mergenet": mergenet, "teacher": teacher}
+
+
+def _changed(section: C, own: Spec, where: str) -> C:
+    return parse(type(section), {**section.model_dump(), **own}, where)
+
+
+def _without_rounds(changes: dict[str, Any]) -> dict[str, Any]:
+    """A pooled recipe has one client, which trains the epochs of all rounds without a break.
+
+    It is measured after as many epochs as the end of each round.
+    """
+    budget, rounds = changes["budget"], changes["rounds"]
+    count = rounds.count or 1
+    if count == 1:
+        return {"rounds": RoundsConfig(count=rounds.count)}
+    ends = [
+        number * budget.epochs + epoch for number in range(count) for epoch in budget.checkpoints
+    ]
+    longer = budget.changed({"epochs": count * budget.epochs, "checkpoints": tuple(ends)})
+    always = {"start_round": 1, "fusion_frequency": 1}
+    return {
+        "budget": longer,
+        "rounds": RoundsConfig(count=1),
+        "mergenet": changes["mergenet"].model_copy(update=always),
+    }
 
 
 def _pooled(copies: int) -> Scheme:

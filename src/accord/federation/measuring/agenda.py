@@ -31,7 +31,8 @@ class Agenda:
             if one is not None and checkpoint.round is not one:
                 continue
             known = measured.get(checkpoint.epoch, {})
-            names = [name for name in scope.rules if name not in known]
+            rules = scope.measurable(checkpoint)
+            names = [name for name in rules if name not in known]
             kept = checkpoint.epoch == scope.final.epoch and scope.keep is not None
             if kept and scope.keep not in names:
                 names.append(str(scope.keep))  # a model that is saved is measured again

@@ -46,6 +46,12 @@ class Scope:
         """Name in the results → rule."""
         return {fusion.label: fusion.rule for fusion in self.trial.fusions}
 
+    def measurable(self, at: Checkpoint) -> dict[str, Fusion]:
+        """The rules that can be measured: some need the server's state after a whole round."""
+        return {
+            name: rule for name, rule in self.rules.items() if at.last or not after_advance(rule)
+        }
+
     def checkpoints(self) -> Iterator[Checkpoint]:
         """All checkpoints of all rounds, in order."""
         for one in self.rounds:
@@ -77,3 +83,8 @@ class Scope:
     def nets(self, rule: Merge, one: Round) -> int:
         """The number of nets that a fusion makes from the uploads of a round."""
         return len(self.clients(one)) if rule.personal else 1
+
+
+def after_advance(rule: Fusion) -> bool:
+    """Whether a rule uses the state that the method has made of a round's uploads."""
+    return isinstance(rule, Merge) and rule.after_advance

@@ -31,7 +31,7 @@ class Advance(Task):
         folder, following = trial.round(self.round), trial.round(self.round + 1)
         method = make_part(methods, self.method, "method")
         briefing = briefing_at(folder.briefing)
-        state = method.start(briefing) if self.round == 1 else ServerState.load(folder.server_state)
+        state = ServerState.load(folder.server_state)
         paths = [folder.upload(name, self.epoch, last=True) for name in self.answered]
         scene = Scene(
             uploads=UploadFiles(paths, briefing),
@@ -42,5 +42,6 @@ class Advance(Task):
             clients=self.clients,
         )
         began = time.perf_counter()
-        method.advance(state, scene).save(following.server_state)
-        return {"seconds": time.perf_counter() - began}
+        found = method.advance(state, scene)
+        found.save(following.server_state)
+        return {"seconds": time.perf_counter() - began, "told": found.header.own.get("told", {})}

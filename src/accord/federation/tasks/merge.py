@@ -13,7 +13,8 @@ from accord.federation.pooled_sums import changed, total_of
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
 from accord.fusion.base import Merge, Scene, fusions
 from accord.fusion.uploads import UploadFiles
-from accord.messages import Briefing
+from accord.messages import Briefing, ServerState
+from accord.record.folders import TrialFolder
 from accord.record.record import Record
 
 
@@ -46,6 +47,7 @@ class MergeUploads(Task):
             device=torch.device(self.device),
             tell=lambda share: tell({"share": share}),
             total=self._total(record, files, briefing) if rule.of == "sums" else None,
+            after=self._after(trial) if rule.after_advance else None,
             clients=len(self.clients),
         )
         events: list[dict[str, Any]] = []
@@ -54,6 +56,9 @@ class MergeUploads(Task):
             upload.save(path)
             events += upload.header.telemetry
         return {"events": events}
+
+    def _after(self, trial: TrialFolder) -> ServerState:
+        return ServerState.load(trial.round(self.round + 1).server_state)
 
     def _path(self, record: Record, client: str) -> Path:
         return self.folder(record).round(self.round).upload(client, self.epoch, self.last)

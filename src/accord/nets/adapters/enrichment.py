@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +20,11 @@ class Enrichment(nn.Module):
     """Ŵ_i = A_i(W_i, Y_i) for every pair i; convolutions are matrices out × (in·k·k)."""
 
     def __init__(
-        self, pairs: tuple[Pair, ...], student: Tensors, teacher: Tensors, config: MergeNetConfig
+        self,
+        pairs: tuple[Pair, ...],
+        student: Mapping[str, Tensor],
+        teacher: Mapping[str, Tensor],
+        config: MergeNetConfig,
     ) -> None:
         super().__init__()
         kind = adapters.get(config.adapter)
@@ -37,7 +43,7 @@ class Enrichment(nn.Module):
             if isinstance(adapter, Adapter):
                 adapter.initialise(generator)
 
-    def forward(self, student: Tensors, teacher: Tensors) -> Tensors:
+    def forward(self, student: Mapping[str, Tensor], teacher: Mapping[str, Tensor]) -> Tensors:
         """The student's name of each paired layer → its enriched weights."""
         return {
             own: adapter(student[own].flatten(1), teacher[other].flatten(1)).view_as(student[own])
@@ -45,12 +51,19 @@ class Enrichment(nn.Module):
         }
 
 
-def resolve_pairs(config: MergeNetConfig, student: Tensors, teacher: Tensors) -> tuple[Pair, ...]:
-    """The full names of the paired weights. Raises AccordError for a layer that does not fit."""
+def resolve_pairs(
+    config: MergeNetConfig, student: Mapping[str, Tensor], teacher: Mapping[str, Tensor] | None
+) -> tuple[Pair, ...]:
+    """The full names of the paired weights. Raises AccordError for a layer that does not fit.
+
+    For an adapter without a teacher, every layer is paired with itself.
+    """
     asked = config.pairs or ((_last_convolution(student), "head"),)
-    pairs = tuple(
-        (_layer(own, student, "student"), _layer(other, teacher, "teacher")) for own, other in asked
-    )
+    names = [_layer(own, student, "student") for own, _ in asked]
+    others = names
+    if teacher is not None:
+        others = [_layer(other, teacher, "teacher") for _, other in asked]
+    pairs = tuple(zip(names, others, strict=True))
     students = [own for own, _ in pairs]
     twice = [name for name in students if students.count(name) > 1]
     if twice:
@@ -58,14 +71,14 @@ def resolve_pairs(config: MergeNetConfig, student: Tensors, teacher: Tensors) ->
     return pairs
 
 
-def _last_convolution(student: Tensors) -> str:
+def _last_convolution(student: Mapping[str, Tensor]) -> str:
     found = [name for name, tensor in student.items() if tensor.ndim == 4]
     if not found:
         raise AccordError("the student has no convolution: name its layers in mergenet.pairs.")
     return found[-1]
 
 
-def _layer(name: str, weights: Tensors, whose: str) -> str:
+def _layer(name: str, weights: Mapping[str, Tensor], whose: str) -> str:
     """The name of a weight with 2 or 4 dimensions."""
     full = next((name + ending for ending in ENDINGS if name + ending in weights), None)
     able = [key for key, tensor in weights.items() if tensor.ndim in (2, 4)]

@@ -1,0 +1,126 @@
+"""The server's teacher of a recipe: from a saved model, trained by the server, or random."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from accord.core.errors import AccordError
+from accord.core.randomness import torch_generator
+from accord.data.allocation import Allocation
+from accord.messages import TeacherHeader
+from accord.messages.briefing import NetHeader
+from accord.messages.saved_model import SavedModel
+from accord.model.predictor import Predictor
+from accord.nets.net import fresh_net
+from accord.study.study import Trial
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """The weights of a teacher, and what is needed to use them."""
+
+    header: TeacherHeader
+    weights: dict[str, Tensor]
+
+
+def needs_teacher(trial: Trial) -> bool:
+    """Whether a trial's method or clients learn from a teacher."""
+    return trial.method.needs_teacher or trial.recipe.clients_ask_teacher
+
+
+def trained_here(trial: Trial) -> bool:
+    """Whether the server trains the teacher itself, on its public images."""
+    asked = trial.setup.teacher
+    return needs_teacher(trial) and asked.model is None and not asked.allow_random
+
+
+def model_of(trial: Trial) -> SavedModel | None:
+    """The saved model that the teacher is read from; None if it is trained or random."""
+    asked = trial.setup.teacher
+    if not needs_teacher(trial) or asked.model is None:
+        return None
+    if not (Path(asked.model) / "model.json").is_file():
+        if asked.allow_random:
+            return None
+        raise AccordError(
+            f"teacher.model: {asked.model} is no saved model: it holds no model.json. Train a "
+            "teacher with `accord teacher`, remove teacher.model so that the server trains one on "
+            "its public images, or set teacher.allow_random for a random one."
+        )
+    return SavedModel.load(Path(asked.model))
+
+
+def teacher_from(trial: Trial, allocation: Allocation) -> Teacher:
+    """The teacher in the saved model, else a random one; the model is checked."""
+    found = model_of(trial)
+    if found is None:
+        return random_teacher(trial, allocation)
+    _check_model(found, trial, allocation)
+    predictor = Predictor.load(found.folder)
+    header = predictor.header
+    told = TeacherHeader(net=header.net, mean=header.mean, std=header.std)
+    return Teacher(told, predictor.weights(0))
+
+
+def random_teacher(trial: Trial, allocation: Allocation) -> Teacher:
+    """A teacher with initial weights, of the net that the study asks for."""
+    header = teacher_header(trial, allocation)
+    channels, classes = allocation.dataset.train.images.shape[3], len(allocation.classes)
+    draws = torch_generator(trial.seed, "teacher")
+    return Teacher(header, fresh_net(header.net, channels, classes, draws).state_dict())
+
+
+def teacher_header(trial: Trial, allocation: Allocation) -> TeacherHeader:
+    """What describes a teacher that is trained here, or random."""
+    net, asked = trial.setup.net, trial.setup.teacher
+    backbone = asked.backbone or net.backbone
+    return TeacherHeader(
+        net=NetHeader(backbone=backbone, norm=net.norm, head="linear"),
+        mean=allocation.dataset.mean,
+        std=allocation.dataset.std,
+    )
+
+
+def digest_of_model(found: SavedModel) -> str:
+    """A value that changes when the teacher's weights change."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(found.weights(0).items()):
+        digest.update(name.encode())
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _check_model(found: SavedModel, trial: Trial, allocation: Allocation) -> None:
+    """Refuses a model that cannot be the teacher of this study."""
+    header, asked = found.header, trial.setup.teacher
+    channels = allocation.dataset.train.images.shape[3]
+    if header.net.map is not None or header.nets != 1:
+        has = "a closed form" if header.net.map is not None else f"{header.nets} nets"
+        raise AccordError(
+            f"teacher.model: expected a model of one trained net; {found.folder} has {has}. Train "
+            "one with `accord teacher`."
+        )
+    if asked.backbone not in (None, header.net.backbone):
+        raise AccordError(
+            f"teacher.model: {found.folder} has the backbone {header.net.backbone}; expected "
+            f"teacher.backbone = {asked.backbone}. Change one of the two."
+        )
+    if header.classes != allocation.classes:
+        raise AccordError(
+            f"teacher.model: {found.folder} knows other classes than the study's images: found "
+            f"{_some(header.classes)}; expected {_some(allocation.classes)}."
+        )
+    if header.channels != channels:
+        raise AccordError(
+            f"teacher.model: {found.folder} is for images with {header.channels} channels; the "
+            f"study's images have {channels}. Set data.image.channels, or choose another model."
+        )
+
+
+def _some(names: tuple[str, ...]) -> str:
+    listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return f"{len(names)} classes ({listed})"
