@@ -163,7 +163,7 @@ def teacher(
     data_root: DataRoot = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train one net (a teacher) in one place, or continue it, and save it as a model."""
+    """Train one net (a teacher) on images of a study or a dataset, and save it as a model."""
     from accord.api import teacher as train_teacher
     from accord.report.taught import show_taught
 

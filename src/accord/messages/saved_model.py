@@ -73,7 +73,7 @@ class SavedModel:
         if not path.is_file():
             raise AccordError(
                 f"{folder} is no saved model: it holds no model.json. Save a model with "
-                "`accord fuse RUN --fusion NAME --save MODEL`."
+                "`accord fuse RUN --fusion NAME --save MODEL` or `accord teacher`."
             )
         return cls(folder, parse(ModelHeader, read_json(path), str(path)))
 
