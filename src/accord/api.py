@@ -1,4 +1,4 @@
-"""The functions of the package: run a study, fuse again, answer a briefing, load results."""
+"""The functions of the package: run a study, train a teacher, fuse again, answer, load results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from accord.federation.execute import Watcher, in_this_process
 from accord.federation.fuse_again import fuse_again
 from accord.federation.run import run_study
 from accord.federation.tasks import Task
+from accord.messages.saved_model import refuse_to_train
 from accord.record.record import Record
 from accord.report.progress import Silent, make_watcher
 from accord.report.results import Results, load
 from accord.study.study import Study, load_study
 from accord.study.syntax import Spec
+from accord.study.teacher_study import teacher_study
 
-__all__ = ["answer", "fuse", "load", "run"]
+__all__ = ["answer", "fuse", "load", "run", "teacher"]
 
 
 def run(
@@ -51,6 +53,36 @@ def run(
     with _working(engine, workers) as at_work:
         failures = run_study(checked, record, _path(data_root), at_work, _watcher(quiet))
     return replace(Results.of(record), failures=failures)
+
+
+def teacher(
+    source: Path | str | Mapping[str, Any],
+    save: Path | str,
+    *,
+    overrides: Sequence[str] = (),
+    backbone: str | None = None,
+    epochs: int | None = None,
+    on: str = "public",
+    seed: int = 0,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    data_root: Path | str | None = None,
+    quiet: bool = False,
+) -> Results:
+    """Trains one net, saves it as a model in the folder `save`, and returns its results.
+
+    `source` is a study (a file or a mapping) or the name of a dataset. The net learns from the
+    public images of `seed`, or from all training images if `on` is "train". An interrupted training
+    is continued. If it fails, `results.failures` gives the reason and no model is saved.
+    """
+    study = teacher_study(source, overrides, backbone=backbone, epochs=epochs, on=on, seed=seed)
+    record = Path(out) if out else Path("runs") / study.name
+    refuse_to_train(Path(save), record)
+    found = run(study, out=record, workers=workers, data_root=data_root, quiet=quiet)
+    if found.failures:
+        return found
+    rule = study.recipes[0].fusion[0].label
+    return fuse(record, [rule], save=save, data_root=data_root, workers=1, quiet=True)
 
 
 def fuse(

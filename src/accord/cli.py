@@ -12,7 +12,8 @@ import click
 import typer
 
 from accord.core.errors import AccordError
-from accord.report.terminal import show, show_results, width
+from accord.report.overview import DataRoot, data, doctor, recipes
+from accord.report.terminal import show, show_results, tell, width
 
 app = typer.Typer(
     add_completion=False,
@@ -38,24 +39,23 @@ def about(
 STOPPED = 130
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a saved model")]
-DataRoot = Annotated[
-    Path | None, typer.Option(help="the folder of the datasets (default: ./data, …)")
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="changed keys, such as budget.epochs=3"),
 ]
+Out = Annotated[Path | None, typer.Option(help="the folder of the record (default: runs/NAME)")]
+Workers = Annotated[int | None, typer.Option(help="processes (default: one per core)")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="show no progress")]
 
 
 @app.command()
 def run(
     study: Annotated[Path, typer.Argument(metavar="STUDY.yaml")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="changed keys, such as budget.epochs=3"),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="the folder of the record (default: runs/NAME)")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="processes (default: one per core)")] = None,
+    overrides: Overrides = None,
+    out: Out = None,
+    workers: Workers = None,
     data_root: DataRoot = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
+    quiet: Quiet = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show trials and costs only")] = False,
 ) -> None:
     """Run a study, or continue it: only new trials are trained."""
@@ -125,9 +125,9 @@ def fuse(
     save: Annotated[
         Path | None, typer.Option(help="save the model of the first fusion in this folder")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="processes (default: one per core)")] = None,
+    workers: Workers = None,
     data_root: DataRoot = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure other fusions of a run's uploads, without any training."""
     from accord.api import fuse as fuse_run
@@ -147,6 +147,42 @@ def fuse(
     show_results(results)
     if save is not None:
         print(f"model: {save}")
+
+
+@app.command()
+def teacher(
+    source: Annotated[str, typer.Argument(help="a study (*.yaml), or the name of a dataset")],
+    save: Annotated[Path, typer.Option(metavar="MODEL", help="the folder of the model")],
+    overrides: Overrides = None,
+    backbone: Annotated[str | None, typer.Option(help="default: the study's backbone")] = None,
+    epochs: Annotated[int | None, typer.Option(help="default: those of public-teacher")] = None,
+    on: Annotated[str, typer.Option(help="learn from public or all (train) images")] = "public",
+    seed: Annotated[int, typer.Option(help="the seed of the public images and of the net")] = 0,
+    out: Out = None,
+    workers: Workers = None,
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+) -> None:
+    """Train one net (a teacher) on images of a study or a dataset, and save it as a model."""
+    from accord.api import teacher as train_teacher
+    from accord.report.taught import show_taught
+
+    results = train_teacher(
+        source,
+        save,
+        overrides=overrides or (),
+        backbone=backbone,
+        epochs=epochs,
+        on=on,
+        seed=seed,
+        out=out,
+        workers=workers,
+        data_root=data_root,
+        quiet=quiet,
+    )
+    show_taught(results, save)
+    if results.failures:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -229,55 +265,8 @@ def dials(
         show(*show_dials(found.record, keys or (), trial, width()))
 
 
-@app.command()
-def recipes(name: Annotated[str | None, typer.Argument()] = None) -> None:
-    """List the recipes, or explain one recipe or fusion and its parameters."""
-    if name:
-        from accord.report.explain import show_recipe
-
-        show(show_recipe(name))
-    else:
-        from accord.report.listing import show_recipes
-
-        show(show_recipes())
-
-
-@app.command()
-def data(
-    data_root: DataRoot = None,
-    download: Annotated[str | None, typer.Option(help="download this dataset")] = None,
-    json: Annotated[bool, typer.Option("--json")] = False,
-) -> None:
-    """List the known datasets: where they are, or where to put which file."""
-    from dataclasses import asdict
-
-    from accord.data.inventory import inventory
-    from accord.report.listing import show_datasets
-
-    if download:
-        from accord.data.download import download as fetch
-
-        fetch(download, data_root or Path("data"), tell)
-    entries = inventory(data_root)
-    if json:
-        print(dumps([asdict(entry) for entry in entries], indent=1))
-    else:
-        show(show_datasets(entries))
-
-
-@app.command()
-def doctor(data_root: DataRoot = None) -> None:
-    """Check whether this machine can run Accord, and advise what to do."""
-    from accord.report.doctor import examine, table
-
-    found = examine(data_root)
-    show(table(found))
-    if any(check.verdict == "wrong" for check in found):
-        raise typer.Exit(1)
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr)
+for overview in (recipes, data, doctor):
+    app.command()(overview)
 
 
 def main() -> None:

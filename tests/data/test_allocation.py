@@ -122,6 +122,13 @@ def test_the_public_images_do_not_depend_on_how_the_rest_is_dealt_out() -> None:
     assert other.part("public").rows.tolist() != allocations[0].part("public").rows.tolist()
 
 
+def test_all_images_are_those_of_clients_and_the_public_ones_but_never_the_others() -> None:
+    dealt, every = allocation().split, allocation(data=DATA.model_copy(update={"dealt": "all"}))
+    assert every.split.train.tolist() == sorted([*dealt.train, *dealt.public])
+    assert every.split.validation.tolist() == dealt.validation.tolist()
+    assert sum(len(every.client(k)) for k in range(3)) == len(dealt.train) + len(dealt.public)
+
+
 def test_public_images_have_a_name_that_other_uses_of_the_data_do_not_change() -> None:
     dataset = toy([k % 5 for k in range(100)], own_test=True)
 

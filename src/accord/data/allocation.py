@@ -145,6 +145,8 @@ def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
     )
     if data.dealt == "train":
         return chosen
+    if data.dealt == "all":
+        return replace(chosen, train=np.sort(np.concatenate([chosen.train, chosen.public])))
     if not len(chosen.public):
         raise AccordError(
             "there are no public images to train on: set data.public, for example to 0.1."

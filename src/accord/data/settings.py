@@ -27,9 +27,10 @@ class DataConfig(Config):
     public: float = Field(
         0.0, ge=0, lt=1, description="fraction of the training images that the server holds"
     )
-    dealt: Literal["train", "public"] = Field(
+    dealt: Literal["train", "public", "all"] = Field(
         "train",
-        description="which images clients hold; public shows what the server can reach alone",
+        description="which images clients hold; public shows what the server can reach alone, all "
+        "are both",
     )
     validation: float = Field(
         0.0, ge=0, lt=1, description="fraction held out to choose between settings"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +73,7 @@ class SavedModel:
         if not path.is_file():
             raise AccordError(
                 f"{folder} is no saved model: it holds no model.json. Save a model with "
-                "`accord fuse RUN --fusion NAME --save MODEL`."
+                "`accord fuse RUN --fusion NAME --save MODEL` or `accord teacher`."
             )
         return cls(folder, parse(ModelHeader, read_json(path), str(path)))
 
@@ -121,6 +122,25 @@ def refuse_to_save(folder: Path) -> None:
             f"--save {folder}: the folder holds {strange[0]!r}, which is no part of a saved model "
             "and would be lost. Choose another folder."
         )
+
+
+def refuse_to_train(folder: Path, record: Path) -> None:
+    """Raises AccordError if a net that is trained in `record` could not be saved to `folder`."""
+    refuse_to_save(folder)
+    target = folder.resolve()
+    if target in (record.resolve(), *record.resolve().parents):
+        raise AccordError(
+            f"--save {folder}: the record of the training is written to {record}. Choose another "
+            "folder."
+        )
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent):
+            pass
+    except OSError as error:
+        raise AccordError(
+            f"--save {folder} cannot be written: {error.strerror or error}. Choose another folder."
+        ) from None
 
 
 def net_file(index: int) -> str:

@@ -38,6 +38,11 @@ def width() -> int:
     return _console().width
 
 
+def tell(line: str) -> None:
+    """Prints a line that is no result, such as a warning."""
+    print(line, file=sys.stderr)
+
+
 def _console() -> Console:
     from rich.console import Console
 

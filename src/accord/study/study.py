@@ -185,6 +185,13 @@ def _pooled(copies: int) -> Scheme:
 
 def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:
     """The study in a YAML file or a mapping, with dotted `key=value` overrides."""
+    return check_study(*read_study(source, overrides))
+
+
+def read_study(
+    source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()
+) -> tuple[dict[str, Any], Path]:
+    """The unchecked study with its overrides, and the folder where relative paths start."""
     if isinstance(source, Mapping):
         raw, folder = dict(source), Path()
     else:
@@ -192,7 +199,7 @@ def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] 
         raw, folder = absolute_paths(read_yaml(path), path.parent), path.parent
     for override in overrides:
         raw = _override(raw, override)
-    return check_study(absolute_paths(raw, Path.cwd()), folder)
+    return absolute_paths(raw, Path.cwd()), folder
 
 
 def check_study(raw: Mapping[str, Any], folder: Path) -> Study:

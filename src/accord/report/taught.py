@@ -1,0 +1,21 @@
+"""What `accord teacher` prints at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accord.report.results import Results
+from accord.report.terminal import show_results
+
+
+def show_taught(results: Results, model: Path) -> None:
+    """Prints the accuracy, the number of images and the model, or why there is no model."""
+    if results.failures:
+        show_results(results)
+        return
+    last = results.rows[-1]
+    (counts,) = results.record.trial(last["trial"]).info()["label_counts"]
+    print(f"test accuracy: {100 * last['accuracy']:.1f} %")
+    print(f"learnt from: {sum(counts):,} images")
+    print(f"record: {results.path}")
+    print(f"model: {model}")
