@@ -37,7 +37,7 @@ class MergeNetConfig(Config):
     )
     heads: int = Field(8, ge=1, description="number of attention heads")
     layers: int = Field(2, ge=1, description="number of attention layers")
-    lr: float = Field(0.001, gt=0, description="the adapter's learning rate")
+    lr: float = Field(0.001, gt=0, le=100, description="the adapter's learning rate")
     steps: int = Field(30, ge=1, description="for train: public, steps of the server per round")
     batch: int = Field(64, ge=2, description="for train: public, public images per step")
     loss: Literal["labels", "teacher"] = Field(

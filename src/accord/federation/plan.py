@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,20 +16,19 @@ from accord.data.images import Dataset
 from accord.data.settings import DataConfig
 from accord.federation.bank_source import check_source, digest_of
 from accord.federation.briefing import check_map, rehearse, settled_map
-from accord.federation.devices import check_devices, use_autocast
+from accord.federation.devices import check_devices
+from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_id
 from accord.federation.map_run import MapRun
 from accord.federation.rounds import check_rounds
-from accord.federation.teacher import NAME, teacher_trial
+from accord.federation.teacher import teacher_trial
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.teaching import (
     digest_of_model,
     model_of,
-    needs_teacher,
     trained_here,
 )
 from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
-from accord.objective.bank import BankConfig
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
@@ -247,7 +243,9 @@ class Plan:
         key, allocation = self.allocation(trial)
         source = TrialFolder(Path(bank.source)) if bank and bank.source else None
         teacher, images = teacher_trial(trial), public_key(allocation)
-        known = _key(images, self.digest(source)) if source else training_key(teacher, images, None)
+        known = (
+            key_of(images, self.digest(source)) if source else training_key(teacher, images, None)
+        )
         several = f"{teachers}-" if teachers > 1 else ""
         folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
         return TeacherRun(
@@ -270,23 +268,9 @@ class Plan:
         channels = allocation.dataset.train.images.shape[3]
         images = public_key(allocation) if settled.needs_public else channels
         origin = teacher.folder.id if teacher else None
-        known = _key(settled.model_dump(mode="json"), images, trial.seed, origin)
+        known = key_of(settled.model_dump(mode="json"), images, trial.seed, origin)
         folder = record.teacher(f"map-s{trial.seed}-{known}")
         return MapRun(trial, record, folder, allocation, key, map=settled, teacher=teacher)
-
-
-def bank_of(trial: Trial) -> BankConfig | None:
-    return trial.recipe.bank if isinstance(trial.recipe, TrainingRecipe) else None
-
-
-def kind_of_work(trial: Trial) -> str:
-    """A key that is equal for trials whose clients do the same work, on any images."""
-    setup = trial.setup
-    method = trial.method_spec
-    return (
-        f"{setup.data} {setup.net} {setup.budget} {trial.recipe.training} {bank_of(trial)} "
-        f"{method} {setup.teacher}"
-    )
 
 
 def _empty_classes(dataset: Dataset) -> list[str]:
@@ -298,33 +282,3 @@ def _empty_classes(dataset: Dataset) -> list[str]:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-
-
-def training_key(trial: Trial, allocation: str, helper: Run | None) -> str:
-    """A key that is equal for trials whose recipes differ only in their names and fusions."""
-    setup = trial.setup.model_dump(mode="json")
-    who = NAME if trial.recipe.name == NAME else "0"
-    options = [use_autocast(trial.options, who), trial.options.compile]
-    training = trial.recipe.training.model_dump(mode="json")
-    parts = [allocation, setup["net"], setup["budget"], training, trial.seed, options]
-    bank = bank_of(trial)
-    if helper:
-        parts.append(helper.folder.id)
-    if bank:
-        parts.append(bank.model_dump(mode="json", include={"size", "selection"}))
-    if trial.recipe.several_rounds:
-        parts += [setup["rounds"], trial.method_spec]
-    if needs_teacher(trial):
-        parts.append(setup["teacher"])
-    return _key(*parts)
-
-
-def _key(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
-
-
-def trial_id(trial: Trial, training: str) -> str:
-    """A readable name of a trial, different for every trial."""
-    alpha = trial.setup.partition.skew
-    words = [trial.recipe.name, f"a{alpha:g}" if alpha else "", f"s{trial.seed}", training]
-    return "-".join(word for word in words if word)

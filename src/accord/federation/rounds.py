@@ -11,7 +11,7 @@ from typing import Any
 
 from accord.core.config import Config
 from accord.core.errors import AccordError
-from accord.core.files import read_json, write_json
+from accord.core.files import link_or_copy, read_json, write_json
 from accord.core.randomness import numpy_generator
 from accord.messages import Upload
 from accord.record.folders import RoundFolder, TrialFolder, mapping
@@ -29,6 +29,7 @@ class RoundReport(Config):
     upload_bytes: int
     download_bytes: int
     seconds: float  # training time on one core, summed over clients
+    fusion_applied: bool | None = None  # whether knowledge was fused; None if it never is
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ class Round:
                 "run the study again."
             ) from None
 
-    def close(self, failed: dict[str, str]) -> None:
+    def close(self, failed: dict[str, str], fusion_applied: bool | None = None) -> None:
         """Writes round.json: the clients that answered or failed, bytes and seconds."""
         answered = tuple(client for client in self.asked if self.has_answered(client))
         uploads = [self.upload(client, self.last_epoch) for client in answered]
@@ -88,6 +89,7 @@ class Round:
             upload_bytes=sum(path.stat().st_size for path in uploads),
             download_bytes=self.folder.briefing.stat().st_size * len(self.asked),
             seconds=sum(event["seconds"] or 0 for event in events),
+            fusion_applied=fusion_applied,
         )
         write_json(self.folder.report, report.model_dump(mode="json"))
 
@@ -139,6 +141,22 @@ def sampled(
     draws = numpy_generator(seed, "sampling", number)
     chosen = sorted(draws.choice(len(clients), count, replace=False).tolist())
     return tuple(clients[index] for index in chosen)
+
+
+def remembered(rounds: tuple[Round, ...], client: str, one: Round) -> int | None:
+    """The last round before `one` from which a client has kept a memory."""
+    before = [other for other in rounds if other.number < one.number and client in other.answered]
+    kept = [other.number for other in before if other.folder.memory(client).exists()]
+    return max(kept, default=None)
+
+
+def link_uploads(source: tuple[Round, ...], target: tuple[Round, ...]) -> None:
+    """Links the uploads of a trial with the same training, so that no client trains again."""
+    for other, own in zip(source, target, strict=True):
+        for client in other.asked:
+            if other.has_answered(client):
+                for epoch in other.epochs:
+                    link_or_copy(other.upload(client, epoch), own.upload(client, epoch))
 
 
 def forget_memories(rounds: tuple[Round, ...], closed: Round) -> None:

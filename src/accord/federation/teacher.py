@@ -24,7 +24,8 @@ from accord.objective.negatives import Rows
 from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
 from accord.study.resolve import resolve
 from accord.study.settings import RoundsConfig
-from accord.study.study import POOLED, Trial
+from accord.study.setups import POOLED
+from accord.study.study import Trial
 from accord.study.syntax import Spec
 
 NAME = "teacher"

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from accord.core.versions import versions
-from accord.data.allocation import Allocation
 from accord.engines.base import Job
 from accord.federation.bank_source import uploads_of
 from accord.federation.briefing import opening
@@ -24,17 +23,10 @@ from accord.federation.measuring.agenda import FORWARD
 from accord.federation.tasks import Task
 from accord.federation.tasks.encode import FEATURES, EncodePublic
 from accord.federation.teacher import NAME
-from accord.federation.teaching import (
-    Teacher,
-    needs_teacher,
-    teacher_from,
-    teacher_header,
-)
 from accord.federation.work import Run, Step
 from accord.messages import NET, Features, Upload, unprefixed
 from accord.objective.negatives import Rows
 from accord.record.folders import TrialFolder
-from accord.study.study import Trial
 
 
 @dataclass
@@ -146,12 +138,3 @@ class TeacherRun(Run):
             },
             "versions": versions(),
         }
-
-
-def taught_by(trial: Trial, allocation: Allocation, run: TeacherRun | None) -> Teacher | None:
-    """The teacher that a trial starts with; `run` has trained it, if the server did so."""
-    if not needs_teacher(trial):
-        return None
-    if run is None:
-        return teacher_from(trial, allocation)
-    return Teacher(teacher_header(trial, allocation), run.weights())

@@ -8,20 +8,27 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from accord.core.files import link_or_copy
 from accord.engines.base import Job
-from accord.federation.briefing import opening
 from accord.federation.devices import choose_device
 from accord.federation.map_run import MapRun
 from accord.federation.measuring import Measuring
 from accord.federation.measuring.scope import Scope, after_advance
 from accord.federation.membership import EVERYBODY, Membership
-from accord.federation.rounds import Round, forget_memories, rounds_of
+from accord.federation.rounds import (
+    Round,
+    forget_memories,
+    link_uploads,
+    remembered,
+    rounds_of,
+)
+from accord.federation.starting import first_state
 from accord.federation.tasks import Task
 from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.answer import AnswerBriefing
-from accord.federation.teacher_run import TeacherRun, taught_by
+from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_info import trial_info
+from accord.federation.trial_log import TrialLog
+from accord.federation.waiting import can_begin, failed_before
 from accord.federation.work import Run, Step
 from accord.fusion.named import NamedFusion
 from accord.messages import ServerState
@@ -48,6 +55,10 @@ class TrialRun(Run):
     @cached_property
     def measuring(self) -> Measuring:
         return self._measuring(EVERYBODY, None)
+
+    @cached_property
+    def log(self) -> TrialLog:
+        return TrialLog(self.folder, self.allocation.partition.known_as)
 
     def _measuring(self, membership: Membership, keep: str | None) -> Measuring:
         rounds = self.rounds
@@ -107,14 +118,15 @@ class TrialRun(Run):
     # --- the steps of a trial ------------------------------------------------------------------
 
     def way(self) -> Iterator[Step]:
-        while not self._helpers_are_over():
+        while not can_begin(self):
             yield None
-        self.failures += self._failed_before()
+        self.failures += failed_before(self)
         self._write_info("running")
         if self.failures:
             return
         if self.twin is not None:
-            self._link_uploads(self.twin)
+            link_uploads(self.twin.rounds, self.rounds)
+        self.log.began(self.trial.recipe.name, self.rounds)
         measuring: list[Job[Task]] = []  # jobs of the round before, done while clients train
         for one in self.rounds:
             yield [*self._questions(one), *measuring]
@@ -128,7 +140,7 @@ class TrialRun(Run):
             measuring = list(self.measuring.measure_jobs(one))
         yield measuring
         self.remarks += self.measuring.agenda.remarks()
-        self.measuring.write()
+        self._write_measures(self.rounds[-1])
 
     def fuse_again(
         self, fusions: list[NamedFusion], membership: Membership, keep: str | None
@@ -153,10 +165,15 @@ class TrialRun(Run):
     def take(self, job: Job[Task], result: dict[str, Any]) -> None:
         super().take(job, result)
         self.measuring.tallies.take(job.task, result)
+        if isinstance(job.task, AnswerBriefing):
+            self.log.answered(self.rounds[job.task.round - 1], job.task.name)
+        elif isinstance(job.task, Advance):
+            self.log.advanced(job.task.round, len(job.task.answered), result)
 
     def take_failure(self, job: Job[Task], reason: str) -> None:
         if isinstance(job.task, AnswerBriefing):
             self.silent[job.task.name] = reason
+            self.log.failed(job.task.round, job.task.name, reason)
         else:
             super().take_failure(job, reason)
 
@@ -168,6 +185,8 @@ class TrialRun(Run):
         missing = self._missing(one)
         if missing or (one.number == 1 and not one.folder.briefing.exists()):
             self.write_briefing(one.folder, self.trial.method.brief(self._state(one)))
+        sizes = self.allocation.partition.label_counts.sum(axis=1).tolist()
+        self.log.asked(one, missing, dict(zip(self.clients, sizes, strict=True)))
         order = sorted(missing, key=self.training_size, reverse=True)
         return [
             self.question(
@@ -175,7 +194,7 @@ class TrialRun(Run):
                 self.clients.index(client),
                 self.training_size(client),
                 number=one.number,
-                remembers=self._remembered(client, one),
+                remembers=remembered(self.rounds, client, one),
             )
             for client in order
         ]
@@ -185,21 +204,10 @@ class TrialRun(Run):
         path = one.folder.server_state
         if path.exists():
             return ServerState.load(path)
-        public = self.teacher.rows() if self.teacher and self.teacher.encodes else None
-        values = self.map.drawn().tensors if self.map else None
-        taught = taught_by(self.trial, self.allocation, self.teacher)
-        first = opening(self.trial, self.allocation, public, values, taught)
-        state = self.trial.method.start(first)
+        state = first_state(self.trial, self.allocation, self.teacher, self.map)
         if self.trial.recipe.several_rounds:
             state.save(path)
         return state
-
-    def _remembered(self, client: str, one: Round) -> int | None:
-        """The last round before this one from which a client has kept a memory."""
-        before = [other for other in self.rounds if other.number < one.number]
-        kept = [r.number for r in before if client in r.answered]
-        kept = [number for number in kept if self.folder.round(number).memory(client).exists()]
-        return max(kept, default=None)
 
     def _close(self, one: Round) -> None:
         """Writes the round's report; if too few clients have answered, the trial fails."""
@@ -207,11 +215,18 @@ class TrialRun(Run):
             return
         missing = one.unanswered()
         if len(one.asked) - len(missing) < one.needed:
+            self.log.stopped(one, len(one.asked) - len(missing))
             reasons = [f"client {name}: {reason}" for name, reason in self.silent.items()]
             self.failures += reasons or [f"client {missing[0]} left no upload"]
+            if len(self.rounds) > 1:
+                self.failures.append(
+                    f"round {one.number} got {len(one.asked) - len(missing)} uploads and needs "
+                    f"{one.needed}; run the same command again to ask the missing clients again"
+                )
             return
         self._write_events(one, [name for name in one.asked if name not in missing])
-        one.close(self.silent)
+        one.close(self.silent, self.trial.method.fusion_applied(one.number))
+        self.log.closed(one)
         if not self.trial.options.keep_checkpoints:
             forget_memories(self.rounds, one)
         for name in one.report.failed:
@@ -252,37 +267,18 @@ class TrialRun(Run):
         """Removes the uploads of the round before, which has been measured by now."""
         if one.number == 1:
             return
-        self.measuring.write()
+        before = self.rounds[one.number - 2]
+        self._write_measures(before)
         if not self.trial.options.keep_checkpoints:
-            self.rounds[one.number - 2].forget()
+            before.forget()
 
-    # --- runs that it depends on ---------------------------------------------------------------
+    def _write_measures(self, one: Round) -> None:
+        new = bool(self.measuring.tallies.blocks)
+        self.measuring.write()
+        if new:
+            self.log.measured(one.number)
 
-    def _helpers_are_over(self) -> bool:
-        helpers = [helper for helper in (self.teacher, self.map) if helper is not None]
-        if self.unbriefed and not all(helper.over for helper in helpers):
-            return False
-        return self.twin is None or self.twin.trained or self.twin.over
-
-    def _failed_before(self) -> list[str]:
-        if self.teacher is not None and self.unbriefed and self.teacher.status == "failed":
-            reasons = [reason.removeprefix("the teacher: ") for reason in self.teacher.failures]
-            return [f"its teacher {self.teacher.folder.id} failed: {' '.join(reasons)}"]
-        if self.map is not None and self.unbriefed and self.map.status == "failed":
-            return [
-                f"its map {self.map.folder.id} could not be drawn: {' '.join(self.map.failures)}"
-            ]
-        if self.twin is not None and self.twin.status == "failed" and self.untrained():
-            return [f"it shares the training of {self.twin.folder.id}, which failed"]
-        return []
-
-    def _link_uploads(self, twin: TrialRun) -> None:
-        """Links the uploads of a trial with the same training, so that no client trains again."""
-        for own, other in zip(self.rounds, twin.rounds, strict=True):
-            for client in other.asked:
-                if other.has_answered(client):
-                    for epoch in other.epochs:
-                        link_or_copy(other.upload(client, epoch), own.upload(client, epoch))
+    # --- the end -------------------------------------------------------------------------------
 
     def close(self) -> None:
         if self.twin is not None:
@@ -298,8 +294,6 @@ class TrialRun(Run):
             one.forget()
             shutil.rmtree(one.folder.path / "memory", ignore_errors=True)
         last.forget_checkpoints()
-
-    # --- the record ----------------------------------------------------------------------------
 
     def end(self, status: Literal["finished", "failed"]) -> None:
         if status == "failed" and self.again:

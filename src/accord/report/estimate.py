@@ -18,9 +18,10 @@ from accord.core.budget import Budget
 from accord.data.imageset import ImageSet
 from accord.engines.local import workers_for
 from accord.federation.briefing import rehearse
+from accord.federation.keys import kind_of_work
 from accord.federation.map_run import MapRun
 from accord.federation.measuring.agenda import FORWARD
-from accord.federation.plan import Plan, kind_of_work
+from accord.federation.plan import Plan
 from accord.federation.tasks.base import one_thread, peak_memory
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_run import TrialRun

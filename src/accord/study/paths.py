@@ -10,8 +10,8 @@ from typing import Any
 def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     """`raw` with absolute paths. `folder` is the study's folder, or the current one for overrides.
 
-    The keys with paths are `data.path`, `teacher.model`, `images` of a fusion, and in the changes of
-    a recipe `bank.source`, `teacher.model` and the `model` of a map's encoder.
+    The keys with paths are `data.path`, `teacher.model`, `images` of a fusion, and in the changes
+    of a recipe `bank.source`, `teacher.model` and the `model` of a map's encoder.
     """
     if "teacher" in raw:
         raw = {**raw, "teacher": _absolute(raw["teacher"], "model", folder)}

@@ -10,21 +10,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
-from accord.core.budget import Budget
-from accord.core.config import Config, keys, parse
+from accord.core.config import keys, parse
 from accord.core.errors import AccordError, nearest
-from accord.core.mergenet import MergeNetConfig
 from accord.core.parts import part_spec
 from accord.core.yamls import read_yaml
-from accord.data.schemes import Scheme, make_scheme
 from accord.fusion.named import NamedFusion
 from accord.methods import Method
-from accord.methods.mergenet import MergeNet
-from accord.nets.settings import TeacherConfig
 from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
@@ -37,10 +32,8 @@ from accord.study.settings import (
     resolved_sections,
     section_of,
 )
+from accord.study.setups import setup_for
 from accord.study.syntax import Spec
-
-C = TypeVar("C", bound=Config)
-POOLED = make_scheme({"scheme": "iid", "clients": 1})
 
 
 @dataclass(frozen=True)
@@ -90,97 +83,6 @@ class Study:
             trial = Trial(self.name, setup, recipe, rules, seed, self.options)
             found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
         return list(found.values())
-
-
-def setup_for(recipe: Recipe, setup: Setup) -> Setup:
-    """The study's setup for one recipe, with the recipe's budget, rounds and images."""
-    changes: dict[str, Any] = {
-        "budget": budget_for(recipe, setup.budget),
-        "rounds": _rounds_for(recipe, setup.rounds),
-        **_teaching_for(recipe, setup),
-    }
-    if recipe.pooled:
-        changes |= _without_rounds(changes)
-        copies = recipe.copies if isinstance(recipe, TrainingRecipe) else 1
-        changes["partition"] = _pooled(copies)
-    if recipe.pooled == "public":
-        changes["data"] = setup.data.model_copy(update={"dealt": "public"})
-    return setup.model_copy(update=changes)
-
-
-def budget_for(recipe: Recipe, budget: Budget) -> Budget:
-    """The budget of one recipe.
-
-    A recipe's own values replace those of the study. A closed form has one epoch, and an alignment
-    stage ends with a checkpoint.
-    """
-    if isinstance(recipe, ClosedFormRecipe):
-        return budget.changed({"epochs": 1})
-    if not isinstance(recipe, TrainingRecipe):
-        raise TypeError(f"{type(recipe).__name__} has no budget")
-    budget = budget.changed(recipe.budget)
-    stage = recipe.alignment_epochs
-    if not stage:
-        return budget
-    if stage >= budget.epochs:
-        raise AccordError(
-            f"recipes.{recipe.name}.alignment_epochs: expected fewer than budget.epochs = "
-            f"{budget.epochs}, so that some epochs are left for all terms; found {stage}."
-        )
-    return budget.with_checkpoint(stage)
-
-
-def _rounds_for(recipe: Recipe, rounds: RoundsConfig) -> RoundsConfig:
-    """The rounds of one recipe: the defaults if it is one-shot, else with the number filled in."""
-    method = recipe.make_method().with_rounds(rounds.count)
-    if not recipe.several_rounds:
-        return RoundsConfig()
-    return rounds.model_copy(update={"count": method.rounds})
-
-
-def _teaching_for(recipe: Recipe, setup: Setup) -> dict[str, Config]:
-    """The sections `mergenet` and `teacher` for one recipe: the defaults if it does not use them."""
-    mergenet, teacher = MergeNetConfig(), TeacherConfig()
-    if not isinstance(recipe, TrainingRecipe):
-        return {"mergenet": mergenet, "teacher": teacher}
-    where, method = f"recipes.{recipe.name}", recipe.make_method()
-    if isinstance(method, MergeNet):
-        mergenet = _changed(setup.mergenet, recipe.mergenet, f"{where}.mergenet")
-        method = method.with_settings(mergenet, teacher)
-    if method.needs_teacher or recipe.clients_ask_teacher:
-        teacher = _changed(setup.teacher, recipe.teacher, f"{where}.teacher")
-    return {"mergenet": mergenet, "teacher": teacher}
-
-
-def _changed(section: C, own: Spec, where: str) -> C:
-    return parse(type(section), {**section.model_dump(), **own}, where)
-
-
-def _without_rounds(changes: dict[str, Any]) -> dict[str, Any]:
-    """A pooled recipe has one client, which trains the epochs of all rounds without a break.
-
-    It is measured after as many epochs as the end of each round.
-    """
-    budget, rounds = changes["budget"], changes["rounds"]
-    count = rounds.count or 1
-    if count == 1:
-        return {"rounds": RoundsConfig(count=rounds.count)}
-    ends = [
-        number * budget.epochs + epoch for number in range(count) for epoch in budget.checkpoints
-    ]
-    longer = budget.changed({"epochs": count * budget.epochs, "checkpoints": tuple(ends)})
-    always = {"start_round": 1, "fusion_frequency": 1}
-    return {
-        "budget": longer,
-        "rounds": RoundsConfig(count=1),
-        "mergenet": changes["mergenet"].model_copy(update=always),
-    }
-
-
-def _pooled(copies: int) -> Scheme:
-    if copies == 1:
-        return POOLED
-    return make_scheme({"scheme": "copies", "clients": copies})
 
 
 def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accord.core.metrics import Metrics, Tally
-from accord.federation.measuring.scope import Checkpoint, Scope
+from accord.core.parts import make_part
+from accord.federation.measuring.scope import Checkpoint, Scope, after_advance
 from accord.federation.membership import EVERYBODY
 from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.measure import MeasureBlock
 from accord.federation.tasks.merge import MergeUploads
-from accord.fusion.base import Bound, Merge
+from accord.fusion.base import Bound, Fusion, Merge, fusions
 from accord.fusion.client_bounds import ClientMean
 from accord.messages import Upload, UploadHeader
+from accord.methods.mergenet import MergeNet
 
 
 @dataclass(eq=False)
@@ -78,6 +80,8 @@ class Tallies:
                 name: {
                     **found[name][0].to_json(),
                     "validation_accuracy": found[name][1],
+                    "accuracy_before": self._before(rule, found),
+                    "fusion_applied": scope.trial.method.fusion_applied(at.round.number),
                     "personal_accuracy": personal.get(name),
                     "exchanges": rule.exchanges + at.round.number - 1,
                     "without": scope.left(),
@@ -97,6 +101,15 @@ class Tallies:
                 for name, header, metrics in self._alone(at, headers, test_clients)
             ],
         }
+
+    def _before(self, rule: Fusion, found: dict[str, tuple[Metrics, float | None]]) -> float | None:
+        """The accuracy of the merged net before the method enriched it, for the server's net."""
+        method = self.scope.trial.method
+        if not after_advance(rule) or not isinstance(method, MergeNet):
+            return None
+        merge = make_part(fusions, method.merge, "merge")
+        before = [name for name, other in self.scope.rules.items() if other == merge]
+        return found[before[0]][0].accuracy if before and before[0] in found else None
 
     def _alone(
         self, at: Checkpoint, headers: list[UploadHeader], metrics: list[Metrics]

@@ -1,0 +1,30 @@
+"""The server's state at the start of a trial."""
+
+from __future__ import annotations
+
+from accord.data.allocation import Allocation
+from accord.federation.briefing import opening
+from accord.federation.map_run import MapRun
+from accord.federation.teacher_run import TeacherRun
+from accord.federation.teaching import Teacher, needs_teacher, teacher_from, teacher_header
+from accord.messages import ServerState
+from accord.study.study import Trial
+
+
+def first_state(
+    trial: Trial, allocation: Allocation, teacher: TeacherRun | None, drawn: MapRun | None
+) -> ServerState:
+    """The state of round 1, from the finished runs of the trial's teacher and map."""
+    public = teacher.rows() if teacher is not None and teacher.encodes else None
+    values = drawn.drawn().tensors if drawn is not None else None
+    taught = _taught(trial, allocation, teacher)
+    return trial.method.start(opening(trial, allocation, public, values, taught))
+
+
+def _taught(trial: Trial, allocation: Allocation, run: TeacherRun | None) -> Teacher | None:
+    """The teacher that a trial learns from; `run` has trained it, if the server did so."""
+    if not needs_teacher(trial):
+        return None
+    if run is None:
+        return teacher_from(trial, allocation)
+    return Teacher(teacher_header(trial, allocation), run.weights())
