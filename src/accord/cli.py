@@ -12,6 +12,7 @@ import click
 import typer
 
 from accord.core.errors import AccordError
+from accord.report.compare.command import compare
 from accord.report.terminal import show, show_results, width
 
 app = typer.Typer(
@@ -41,6 +42,7 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a saved mode
 DataRoot = Annotated[
     Path | None, typer.Option(help="the folder of the datasets (default: ./data, …)")
 ]
+app.command()(compare)
 
 
 @app.command()

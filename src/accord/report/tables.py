@@ -32,3 +32,16 @@ def plain_table(
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return table
+
+
+def drop_columns(
+    columns: dict[str, list[str]], dispensable: Iterable[str], width: int
+) -> list[str]:
+    """Removes columns, in the order of `dispensable`, until a table fits; returns their names."""
+    removed = []
+    for name in dispensable:
+        wide = sum(3 + max(map(len, (key, *cells))) for key, cells in columns.items()) > width
+        if wide and name in columns:
+            del columns[name]
+            removed.append(name)
+    return removed
