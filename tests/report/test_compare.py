@@ -149,6 +149,22 @@ def test_settings_pair_with_their_own_baseline_and_pooled_with_all(tmp_path: Pat
         assert pair.differences == {0: pytest.approx(line.seeds[0].summary.final - alone)}
 
 
+def test_client_counts_separate_but_clients_left_out_by_a_fusion_do_not(tmp_path: Path) -> None:
+    some = trial("b", 0, over_rounds(0.3, 0.65), fusions=("without-2",))
+    for checkpoint in some["checkpoints"]:
+        checkpoint["fusions"]["without-2"]["clients"] = 4
+    trials = [
+        trial("a", 0, over_rounds(0.3, 0.5)),
+        trial("a", 0, over_rounds(0.3, 0.6), clients=4),
+        trial("b", 0, over_rounds(0.3, 0.9), clients=9),
+        some,
+    ]
+    pairs = pairs_of([write_run(tmp_path / "r", trials)], "a")
+    texts = {p.line.dealt: difference_text(p) for p in pairs if p.line.recipe == "b"}
+    assert texts == {5: "+15.0", 9: "–"}
+    assert "the baseline has no trial in its setting" in shown(pairs)
+
+
 def test_settings_of_rounds_do_not_separate_a_recipe_without_rounds(tmp_path: Path) -> None:
     def rounds(count: int | None) -> dict[str, Any]:
         return {"config": {"rounds": {"count": count}}}

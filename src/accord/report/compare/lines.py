@@ -87,7 +87,7 @@ def lines_of(measured: Sequence[Measured], thresholds: Sequence[float]) -> list[
     for one in measured:
         run = one.run if apart else ""
         key = (run, *_key(one))
-        dealt = int(one.info["clients"])
+        dealt = int(one.info.get("clients") or one.last["clients"])
         rounds = max(row["round"] for row in one.rows)
         line = lines.setdefault(key, Line(run, one.setting, one.dataset, dealt, rounds))
         if one.seed in line.seeds:

@@ -49,9 +49,11 @@ class Measured:
     @property
     def config(self) -> str:
         """Everything that was asked for this training except the seed, as text."""
-        asked = {k: v for k, v in self.info["config"].items() if k not in ("fusions", "options")}
-        asked["data"] = {k: v for k, v in asked["data"].items() if k != "path"}
-        asked["recipe"] = {k: v for k, v in asked["recipe"].items() if k not in ("about", "fusion")}
+        asked = dict(self.info.get("config", {}))
+        asked = {key: value for key, value in asked.items() if key not in ("fusions", "options")}
+        for section, ignored in (("data", ("path",)), ("recipe", ("about", "fusion"))):
+            values = asked.get(section, {})
+            asked[section] = {key: value for key, value in values.items() if key not in ignored}
         return json.dumps(asked, sort_keys=True)
 
 

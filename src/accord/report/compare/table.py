@@ -35,8 +35,8 @@ def compare_table(
         name: [text(pair) for pair in pairs] for name, text in makers.items() if name not in shared
     }
     goals = [_goal(threshold) for threshold in thresholds]
-    narrow = ("MB down", "seconds", "MB up", "top-5 %", "gap", *reversed(goals), "best %")
-    left_out = drop_columns(columns, (*narrow, "stable %"), width)
+    narrow = ("MB down", "seconds", "MB up", "top-5 %", "gap", "best %")
+    left_out = drop_columns(columns, (*narrow, *reversed(goals), "stable %"), width)
     texts = ("dataset", "partition", "run", "recipe", "fusion")
     cells: dict[str, Sequence[str | Text]] = {**columns, heading: _coloured(pairs)}
     return plain_table(
@@ -127,7 +127,7 @@ def _caption(
     """The meaning of the columns that are shown, and what is not shown."""
     said = [spread({len(pair.line.seeds) for pair in pairs})]
     if any(name.startswith("to ") for name in columns):
-        said.append("to …: first round (r) or epoch (e) measured with this accuracy")
+        said.append("to …: first measured round (r) or epoch (e) with at least this accuracy")
     if "gap" in columns:
         said.append("gap: training minus test accuracy in points")
     said.append(f"{heading}: difference of final accuracy in points, paired by seed")
