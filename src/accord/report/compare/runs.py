@@ -12,7 +12,7 @@ from typing import Any
 from accord.core.errors import AccordError
 from accord.record.record import Record
 from accord.record.rows import Row
-from accord.report.results import load
+from accord.report.results import open_record
 
 OWN_IMAGES = ("folder", "npz", "parquet")  # names of formats; their images can be any dataset
 
@@ -67,10 +67,7 @@ class Read:
 
 def read_runs(paths: Sequence[Path], trial: str | None = None) -> Read:
     """The finished trials of all runs; `trial`: only those whose name contains this text."""
-    runs = _labelled(paths)
-    for path in runs.values():
-        load(path)  # reports a folder that is no run
-    records = {label: Record(path) for label, path in runs.items()}
+    records = {label: open_record(path) for label, path in _labelled(paths).items()}
     axes = tuple(dict.fromkeys(axis for record in records.values() for axis in record.axes()))
     measured: list[Measured] = []
     unfinished = 0
