@@ -75,6 +75,7 @@ def test_files_stay_small() -> None:
         "from accord.report.listing import show_recipes; show_recipes()",
         "from accord.data.inventory import inventory; inventory(None)",
         "import accord.report.results, accord.report.dials",
+        "import accord.report.compare.table, accord.report.compare.content",
         "import accord.engines.local",
     ],
 )

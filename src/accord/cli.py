@@ -12,6 +12,7 @@ import click
 import typer
 
 from accord.core.errors import AccordError
+from accord.report.compare.command import compare
 from accord.report.overview import DataRoot, data, doctor, recipes
 from accord.report.terminal import show, show_results, tell, width
 
@@ -106,6 +107,9 @@ def results(
         show(*show_rounds(found.rows, width()))
     else:
         show_results(found)
+
+
+app.command()(compare)
 
 
 @app.command()

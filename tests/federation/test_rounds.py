@@ -141,6 +141,8 @@ def test_only_the_last_round_stays_unless_asked_for(rounds_study: Raw, tmp_path:
     assert kept == [
         "briefing.safetensors",
         "events.jsonl",
+        *(f"logs/client-{k}.log" for k in range(3)),
+        "logs/server.log",
         "measures.json",
         "round.json",
         "rounds/2/round.json",
@@ -234,7 +236,11 @@ def test_without_a_least_number_a_failure_fails_the_trial_and_can_be_mended(
         failing(patch, "1", 2)
         results = accord.run(rounds_study, out=tmp_path / "run", workers=1, quiet=True)
         (reasons,) = results.failures.values()
-        assert reasons == ["client 1: its disk is full of cats"]
+        assert reasons == [
+            "client 1: its disk is full of cats",
+            "round 2 got 2 uploads and needs 3; run the same command again to ask the missing "
+            "clients again",
+        ]
         assert [row["round"] for row in results.rows] == [1]
         too_few = {**rounds_study, "rounds": {"count": 3, "min_fit_clients": 3}}
         assert accord.run(too_few, out=tmp_path / "few", workers=1, quiet=True).failures
@@ -271,7 +277,7 @@ def test_without_a_least_number_a_failure_fails_the_trial_and_can_be_mended(
         ),
         (
             {"recipes": [{"use": "fedavg", "method": "fedavg", "as": "x"}]},
-            "unknown method 'fedavg'. Known: averaging, one-shot, scaffold",
+            "unknown method 'fedavg'. Known: averaging, mergenet, one-shot, scaffold",
         ),
         (
             {"recipes": [{"use": "fedavg", "method": {"count": 0}, "as": "x"}]},

@@ -235,7 +235,7 @@ STUDY = {
         ({"use": "average", "recalibrate": True}, r"fusion 'average': `recalibrate` needs public"),
         (
             {"use": "distilled", "images": "nowhere", "teacher": "client-best"},
-            r"expected a fusion to imitate, not a bound",
+            r"expected a fusion of the uploads to imitate, not a bound",
         ),
         ({"use": "distilled", "teacher": "claswise"}, r"claswise.*classwise"),
         ({"use": "distilled", "teacher": {"use": "outputs", "weight": 1}}, r"weight.*weights"),

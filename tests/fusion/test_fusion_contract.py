@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from accord.fusion.base import Bound, Fusion, Merge, Scene, Vote
 from accord.fusion.evaluate import combiner_of, measure_block, run_net
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Upload
+from accord.methods import methods
 from core.cases import looped
 from fusion.clients import BRIEFING, CLASSES, HOLDINGS, KNOWN, TEST, images_of, upload_of, written
 
@@ -53,7 +55,7 @@ def fused(name: str, clients: UploadFiles, images: ImageSet, folder: Path) -> Me
     votes, merged = {}, {}
     if isinstance(rule, Merge):
         paths = []
-        for index, upload in enumerate(rule.merge(Scene(clients, BRIEFING, KNOWN))):
+        for index, upload in enumerate(rule.merge(scene_of(clients))):
             paths.append(folder / f"merged-{index}.safetensors")
             upload.save(paths[-1])
         merged = {name: (spec, UploadFiles(paths, BRIEFING, own=True))}
@@ -63,6 +65,13 @@ def fused(name: str, clients: UploadFiles, images: ImageSet, folder: Path) -> Me
     if isinstance(rule, Bound):
         return rule.summarise([Tally.from_json(own).metrics() for own in found["clients"]], [])[0]
     return Tally.from_json(found["fusions"][name]).metrics()
+
+
+def scene_of(clients: UploadFiles) -> Scene:
+    """What a server knows after a round of federated averaging."""
+    method = make_part(methods, "averaging", "method").filled({"use": "average"}, "recipe")
+    before = Scene(clients, BRIEFING, KNOWN)
+    return replace(before, after=method.advance(method.start(BRIEFING), before))
 
 
 def scores(name: str, clients: UploadFiles, images: ImageSet) -> Tensor:

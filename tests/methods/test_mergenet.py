@@ -136,7 +136,7 @@ def test_the_pseudo_gradient_is_the_exact_gradient_for_one_plain_step(tmp_path: 
     """φ₁ = φ₀ − η ∇_φ Σ_k w_k L_k(A_φ(W, Y)), by autograd through the whole net."""
     lr, rate = 0.5, 1.0
     method = mergenet(train="pseudo", bn_recalibrate=False, lr=rate, pairs=((LAST, "head"),))
-    one_step = {"batch": 64, "lr": lr, "momentum": 0.0, "clip": None}
+    one_step: dict[str, Any] = {"batch": 64, "lr": lr, "momentum": 0.0, "clip": None}
     first = method.start(opening(**one_step))
     values = {n: t for n, t in first.tensors.items() if "adapter" in n}
     draws = torch_generator(0, "no identity")
@@ -186,7 +186,7 @@ def test_direct_fine_tuning_is_adam_on_the_layer(tmp_path: Path) -> None:
     adam = torch.optim.Adam([layer], lr=0.01, foreach=False)
     for seen, labels in _batches(told, method.asked, "adapter"):
         adam.zero_grad()
-        F.cross_entropy(model(seen)[1], labels).backward()
+        torch.autograd.backward(F.cross_entropy(model(seen)[1], labels))
         adam.step()
     for _ in range(2):  # every round begins with Δ = 0, whatever the state holds
         found = method.advance(state, told)
@@ -216,7 +216,7 @@ def test_a_client_replaces_its_layer_and_trains_both(tmp_path: Path) -> None:
     del tmp_path
     lr, rate = 0.1, 0.01
     method = mergenet(train="client", lr=rate)
-    plain = {"batch": 64, "lr": lr, "momentum": 0.0, "clip": None}
+    plain: dict[str, Any] = {"batch": 64, "lr": lr, "momentum": 0.0, "clip": None}
     state = method.start(opening(**plain))
     draws = torch_generator(0, "no identity")
     moved = {
@@ -244,7 +244,7 @@ def test_a_client_replaces_its_layer_and_trains_both(tmp_path: Path) -> None:
     loss = F.cross_entropy(logits, client.inputs.labels[positions])
     adam = Adam(enrichment.parameters(), rate)
     gradient = torch.autograd.grad(loss, enriched[LAST], retain_graph=True)[0]
-    loss.backward()
+    torch.autograd.backward(loss)
     adam.step()
     found = unprefixed(NET, upload.tensors)[LAST]
     torch.testing.assert_close(found, enriched[LAST].detach() - lr * gradient, rtol=1e-4, atol=1e-6)

@@ -12,7 +12,15 @@ import torch
 from accord.core.errors import AccordError
 from accord.core.parts import make_part, part_spec
 from accord.fusion.base import Merge, fusions
-from accord.messages import NET, ServerState
+from accord.messages import (
+    NET,
+    TEACHER,
+    Briefing,
+    ServerState,
+    TeacherHeader,
+    prefixed,
+    unprefixed,
+)
 from accord.methods import Method, methods
 from accord.study.library import shipped
 from accord.study.resolve import resolve
@@ -27,20 +35,33 @@ def method_of(name: str, **values: Any) -> Method:
     return made.filled({"use": "average"}, "recipe")
 
 
+def opening_for(method: Method, **budget: Any) -> Briefing:
+    """A first briefing, with a teacher if the method needs one."""
+    plain = brief_for("ce-ensemble", **budget)
+    if not method.needs_teacher:
+        return plain
+    teacher = TeacherHeader(net=plain.header.net, mean=(0.3,), std=(0.35,))
+    header = plain.header.model_copy(update={"teacher": teacher})
+    return Briefing(header, {**plain.tensors, **prefixed(TEACHER, unprefixed(NET, plain.tensors))})
+
+
 @pytest.mark.parametrize("name", methods.names())
 def test_a_method_explains_itself_and_starts_from_the_opening(name: str) -> None:
-    method, opening = method_of(name), brief_for("ce-ensemble")
+    method = method_of(name)
+    opening = opening_for(method)
     assert inspect.getdoc(type(method))
     assert method.rounds == (5 if name in SEVERAL else 1)
     state = method.start(opening)
     assert state.round == 1
     told = method.brief(state)
     assert told.header.rounds == method.rounds
-    assert told.header.model_copy(update={"rounds": 1}) == opening.header
+    plain = opening.header.model_copy(update={"teacher": None})  # clients need no teacher
+    assert told.header.model_copy(update={"rounds": 1}) == plain
     for key, tensor in opening.tensors.items():
-        assert torch.equal(told.tensors[key], tensor)
+        if not key.startswith(TEACHER):
+            assert torch.equal(told.tensors[key], tensor)
     # A round that is made again, after an interruption, is the same.
-    assert same(method.start(told).tensors, state.tensors)
+    assert same(method.start(opening).tensors, state.tensors)
     assert make_part(methods, part_spec(name, method), "method") == method
 
 
@@ -49,7 +70,7 @@ def test_a_state_survives_the_disk_and_the_next_round_is_numbered_on(
     name: str, tmp_path: Path
 ) -> None:
     method = method_of(name).with_rounds(2)
-    state = method.start(brief_for("ce-ensemble", epochs=1))
+    state = method.start(opening_for(method, epochs=1))
     following = method.advance(state, scene_of(method.brief(state), tmp_path))
     assert following.round == 2
     assert following.header.answered == tuple(CLIENTS)
@@ -70,7 +91,8 @@ def test_what_makes_no_single_net_cannot_be_advanced(name: str) -> None:
     method = make_part(methods, name, "method")
     for rule in fusions:
         kind, spec = fusions.get(rule), {"use": rule}
-        advances = issubclass(kind, Merge) and not kind.personal and kind().of == "nets"
+        able = issubclass(kind, Merge) and not kind.personal and not kind.after_advance
+        advances = able and kind().of == "nets"
         if advances:
             assert method.filled(spec, "recipes.x").rounds == 5
         else:
@@ -81,7 +103,9 @@ def test_what_makes_no_single_net_cannot_be_advanced(name: str) -> None:
 def test_every_shipped_recipe_has_a_method_that_is_registered() -> None:
     found = {name: resolve(name, Path()) for name in shipped()}
     several = {name for name, recipe in found.items() if recipe.several_rounds}
-    assert several == {"fedavg", "fedprox", "scaffold"}
+    averaging = {"fedavg", "fedprox", "scaffold", "kd"}
+    enriching = {n for n in found if n.startswith("mergenet-")} | {"finetune-public"}
+    assert several == averaging | enriching
     for recipe in found.values():
         assert recipe.method_name in methods
         assert recipe.make_method().rounds == (5 if recipe.name in several else 1)

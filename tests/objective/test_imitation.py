@@ -54,5 +54,5 @@ def test_feature_imitation_is_one_minus_the_cosine_whatever_the_lengths() -> Non
 
 @pytest.mark.parametrize("name", ["imitation", "feature-imitation"])
 def test_without_a_teacher_there_is_nothing_to_imitate(name: str) -> None:
-    with pytest.raises(AccordError, match="only the fusion 'distilled' gives one"):
+    with pytest.raises(AccordError, match="for the student of the fusion 'distilled'"):
         make_term(name, {}, "")(batch([[1.0, 0.0]], [[0.0, 0.0]]))

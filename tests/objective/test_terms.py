@@ -47,6 +47,7 @@ def batch_of(
         lesson={
             "targets": torch.eye(len(P), dtype=P.dtype)[labels],
             "target_features": features.detach().flip(0),
+            "teacher_logits": (features.detach() @ P.T).flip(0),
         },
         reference=Reference(bank, torch.full((len(P),), 1 / len(P), dtype=P.dtype)),
         parameters=(features,),

@@ -12,6 +12,7 @@ import yaml
 from accord.core.errors import AccordError
 from accord.engines.base import Engine
 from accord.federation.execute import Watcher
+from accord.federation.measuring.scope import after_advance
 from accord.federation.membership import (
     EVERYBODY,
     Membership,
@@ -89,6 +90,11 @@ def fuse_again(
 def _check(run: TrialRun, fusions: list[NamedFusion], membership: Membership, plan: Plan) -> None:
     check_membership(run, membership)
     check_uploads(run, membership)
+    if membership != EVERYBODY and any(after_advance(one.rule) for one in fusions):
+        raise AccordError(
+            "the fusion 'server' is the server's net of all clients that took part; clients cannot "
+            "be left out of it or added to it. Use another fusion, e.g. average."
+        )
     refuse_another(run, fusions, membership)
     tell_lost(run, membership, plan.tell)
     plan.check_fusions(replace(run.trial, fusions=tuple(fusions)), run.allocation)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.core.versions import versions
 from accord.fusion.named import NamedFusion
+from accord.record.summary import summaries
 
 if TYPE_CHECKING:
     from accord.federation.trial_run import TrialRun
@@ -17,6 +18,8 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
     trial, partition = run.trial, run.allocation.partition
     setup = trial.setup.model_dump(mode="json")
     reports = [one.report for one in run.rounds if one.closed]
+    scheme = "pooled" if trial.recipe.pooled else setup["partition"]["scheme"]
+    measured = run.folder.measures()["checkpoints"] if status == "finished" else []
     return {
         "id": run.folder.id,
         "status": status,
@@ -24,7 +27,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "study": trial.study,
         "dataset": setup["data"]["name"],
         "images": run.allocation.dataset.folder.name,
-        "partition": "pooled" if trial.recipe.pooled else setup["partition"]["scheme"],
+        "partition": scheme,
         "alpha": trial.setup.partition.skew,
         "clients": len(run.clients),
         "recipe": trial.recipe.name,
@@ -37,6 +40,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "upload_bytes": sum(report.upload_bytes for report in reports),
         "download_bytes": sum(report.download_bytes for report in reports),
         "seconds": sum(report.seconds for report in reports),
+        "summary": summaries(measured, scheme),
         "peak_memory_bytes": max(run.peak_memory, old.get("peak_memory_bytes") or 0),
         "training": run.training_key,
         "teacher": run.teacher.folder.id if run.teacher else None,

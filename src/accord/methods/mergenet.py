@@ -109,7 +109,7 @@ class MergeNet(Averaging):
         source = teacher if self.needs_teacher else student
         enrichment = Enrichment(pairs, student, source, settings)
         enrichment.initialise(torch_generator(header.seed, "adapter"))
-        own: dict[str, Any] = {"pairs": pairs}
+        own: dict[str, Any] = {"pairs": [list(pair) for pair in pairs]}
         if header.teacher is not None:
             own["teacher"] = header.teacher.model_dump(mode="json")
         if not _clients_ask_teacher(header):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,9 +160,16 @@ class Record:
             raise damaged(path, "it is not a resolved study")
         return found
 
-    def rows(self) -> list[Row]:
-        """The rows of all trials; a trial whose files have not changed is not read again."""
-        axes = [axis for axis in grid_axes(self.asked()) if axis not in HAVE_COLUMNS]
+    def axes(self) -> list[str]:
+        """The grid axes that have a column of their own in results.csv."""
+        return [axis for axis in grid_axes(self.asked()) if axis not in HAVE_COLUMNS]
+
+    def rows(self, axes: Sequence[str] | None = None) -> list[Row]:
+        """The rows of all trials; a trial whose files have not changed is not read again.
+
+        They have a column for each of `axes`, by default for the axes of this record.
+        """
+        axes = self.axes() if axes is None else axes
         rows = []
         for trial in self.trials():
             state = (trial.state_of_files(), tuple(axes))

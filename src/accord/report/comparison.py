@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from accord.core.errors import AccordError
 from accord.record.rows import MEASURED, Row
-from accord.report.tables import plain_table
+from accord.report.tables import drop_columns, plain_table
 
 Line = dict[str, Any]
 
@@ -61,18 +61,22 @@ def _line(rows: list[Row]) -> Line:
 
 
 def _order(line: Line) -> tuple[Any, ...]:
+    return place(line, statistics.mean(line["accuracy"]))
+
+
+def place(line: Mapping[str, Any], accuracy: float) -> tuple[Any, ...]:
     """The order of lines: by setting, then bounds last, then by falling accuracy."""
     bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
-    setting = (line["dataset"], _pooled(line), -alpha, line["clients"], axes)
-    return (*setting, bound, -statistics.mean(line["accuracy"]))
+    setting = (line["dataset"], pooled(line), -alpha, line["clients"], axes)
+    return (*setting, bound, -accuracy)
 
 
 def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
     """The most important columns, in at most `width` characters; results.csv has all columns."""
     lines = compare(rows)
-    shared = _shared(lines)
+    shared = shared_settings(lines)
     columns = {
         name: [text(line) for line in lines]
         for name, text in _columns(lines).items()
@@ -81,10 +85,7 @@ def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
     checkpoints = {(row["trial"], row["epoch"]) for row in rows}
     several = len(checkpoints) > len({row["trial"] for row in rows})
     left_out = ["earlier checkpoints"] if several else []
-    for name in DISPENSABLE:
-        if sum(3 + max(map(len, (key, *cells))) for key, cells in columns.items()) > width:
-            columns.pop(name, None)
-            left_out.append(name.removesuffix(" %"))
+    left_out += [name.removesuffix(" %") for name in drop_columns(columns, DISPENSABLE, width)]
     return plain_table(
         list(columns),
         zip(*columns.values(), strict=True),
@@ -94,9 +95,9 @@ def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
     )
 
 
-def _shared(lines: list[Line]) -> dict[str, str]:
+def shared_settings(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Values that are the same in all lines; they are in the title and not in a column."""
-    federated = [line for line in lines if not _pooled(line)] or lines
+    federated = [line for line in lines if not pooled(line)] or lines
     words = {"dataset": "{}", "partition": "{}", "clients": "{} clients"}
     found = {key: {line[key] for line in federated} for key in words}
     return {key: words[key].format(*values) for key, values in found.items() if len(values) == 1}
@@ -107,11 +108,11 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     columns: dict[str, Callable[[Line], str]] = {
         "dataset": lambda line: str(line["dataset"]),
         "partition": lambda line: str(line["partition"]),
-        "clients": lambda line: "–" if _pooled(line) else str(line["clients"]),
-        "α": lambda line: "any" if _pooled(line) else _short(line["alpha"]),
+        "clients": lambda line: "–" if pooled(line) else str(line["clients"]),
+        "α": lambda line: "any" if pooled(line) else short(line["alpha"]),
     }
     for axis in (key for key in (lines[0] if lines else {}) if "." in key):
-        columns[axis] = lambda line, axis=axis: _short(line[axis])  # type: ignore[misc]
+        columns[axis] = lambda line, axis=axis: short(line[axis])  # type: ignore[misc]
     columns["recipe"] = lambda line: str(line["recipe"])
     columns["fusion"] = lambda line: str(line["fusion"])
     if len({len(line["seeds"]) for line in lines}) > 1:
@@ -119,21 +120,21 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     if any(line["round"] > 1 for line in lines):
         columns["round"] = lambda line: str(line["round"])
     columns["epoch"] = lambda line: str(line["epoch"])
-    columns["accuracy %"] = lambda line: _percent(line["accuracy"])
-    columns["balanced %"] = lambda line: _percent(line["balanced_accuracy"])
-    columns["worst %"] = lambda line: _percent(line["worst_class"])
+    columns["accuracy %"] = lambda line: percent(line["accuracy"])
+    columns["balanced %"] = lambda line: percent(line["balanced_accuracy"])
+    columns["worst %"] = lambda line: percent(line["worst_class"])
     # The bound local-only always has this value; the column is for fusions with personal nets.
     if any(line["personal_accuracy"] and line["recipe"] != "local-only" for line in lines):
-        columns["personal %"] = lambda line: _percent(line["personal_accuracy"])
+        columns["personal %"] = lambda line: percent(line["personal_accuracy"])
     if any(line["validation_accuracy"] for line in lines):
-        columns["validation %"] = lambda line: _percent(line["validation_accuracy"])
-    columns["ECE %"] = lambda line: _percent(line["ece"])
-    columns["MB up"] = lambda line: "–" if _pooled(line) else _mean(_megabytes(line))
+        columns["validation %"] = lambda line: percent(line["validation_accuracy"])
+    columns["ECE %"] = lambda line: percent(line["ece"])
+    columns["MB up"] = lambda line: "–" if pooled(line) else _mean(_megabytes(line))
     columns["seconds"] = lambda line: _mean(line["seconds"])
     return columns
 
 
-def _pooled(line: Line) -> bool:
+def pooled(line: Mapping[str, Any]) -> bool:
     """Whether all images are in one place, so that there are no uploads."""
     return bool(line["partition"] == "pooled")
 
@@ -143,24 +144,28 @@ def _megabytes(line: Line) -> list[float]:
 
 
 def _caption(lines: list[Line], left_out: list[str]) -> str:
-    counts = {len(line["seeds"]) for line in lines}
-    said = "one seed: the standard deviation is unknown"
-    if counts and max(counts) > 1:
-        number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds of each line"
-        said = f"mean ± standard deviation over {number}"
+    said = spread({len(line["seeds"]) for line in lines})
     return f"{said}; in results.csv: {', '.join(left_out)}" if left_out else said
+
+
+def spread(counts: set[int]) -> str:
+    """What ± means, for lines with these numbers of seeds."""
+    if not counts or max(counts) == 1:
+        return "one seed: the standard deviation is unknown"
+    number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds of each line"
+    return f"mean ± standard deviation over {number}"
 
 
 def _mean(values: list[float]) -> str:
     return f"{statistics.mean(values):.1f}" if values else "–"
 
 
-def _percent(values: list[float]) -> str:
+def percent(values: list[float]) -> str:
     if not values:
         return "–"
     mean = f"{100 * statistics.mean(values):.1f}"
     return f"{mean} ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else mean
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

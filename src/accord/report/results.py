@@ -80,9 +80,13 @@ class Results:
 
 def load(run_dir: Path | str) -> Results:
     """The results of a run directory."""
-    path = Path(run_dir)
+    return Results.of(open_record(Path(run_dir)))
+
+
+def open_record(path: Path) -> Record:
+    """The record of a run. If there is no such folder, the message lists the known runs."""
     if not path.is_dir():
         known = [p.parent.name for p in sorted(Path("runs").glob("*/study.yaml"))]
         runs = f" In runs/ there are: {', '.join(known)}." if known else ""
         raise AccordError(f"{path} is not a run directory: there is no such folder.{runs}")
-    return Results.of(Record(path))
+    return Record(path)

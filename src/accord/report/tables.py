@@ -1,4 +1,4 @@
-"""Plain tables, whose cells are never interpreted as markup."""
+"""Plain tables, whose cells are never interpreted as markup. A cell may be a styled text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 def plain_table(
     columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    rows: Iterable[Sequence[str | Text]],
     *,
     numbers: Sequence[str] = (),
     title: str | None = None,
@@ -30,5 +30,18 @@ def plain_table(
         number = name in numbers
         table.add_column(Text(name), justify="right" if number else "left", no_wrap=number)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return table
+
+
+def drop_columns(
+    columns: dict[str, list[str]], dispensable: Iterable[str], width: int
+) -> list[str]:
+    """Removes columns, in the order of `dispensable`, until a table fits; returns their names."""
+    removed = []
+    for name in dispensable:
+        wide = sum(3 + max(map(len, (key, *cells))) for key, cells in columns.items()) > width
+        if wide and name in columns:
+            del columns[name]
+            removed.append(name)
+    return removed

@@ -146,7 +146,11 @@ class Tallies:
 
     def _server_seconds(self, at: Checkpoint) -> float | None:
         """The time in which the server began the next rounds so far; None if it is not known."""
-        number = at.round.number
+        scope, number = self.scope, at.round.number
+        if not scope.trial.recipe.several_rounds:
+            return None
+        if at.round is scope.rounds[-1] and not any(map(after_advance, scope.rules.values())):
+            self.advancing.setdefault(number, 0.0)  # nothing follows the last round
         before: list[Any] = [
             checkpoint["server_seconds"]
             for checkpoint in self.scope.folder.measures()["checkpoints"]

@@ -1,0 +1,1 @@
+"""Compares the recipes of one or several runs with a baseline."""

@@ -1,0 +1,54 @@
+"""The command `accord compare`."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accord.core.errors import AccordError
+from accord.report.terminal import show, width
+
+
+def compare(
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run directories")],
+    baseline: Annotated[
+        str,
+        typer.Option(metavar="RECIPE[:FUSION][@RUN]", help="the recipe to compare all others with"),
+    ],
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(help="an accuracy to reach, in percent (default: 60, 65, 70 and 75)"),
+    ] = None,
+    trial: Annotated[
+        str | None, typer.Option(help="use only trials whose name contains this text")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="show all figures as JSON")] = False,
+) -> None:
+    """Compare the recipes of one or several runs with a baseline, paired by seed."""
+    from accord.record.summary import THRESHOLDS
+    from accord.report.compare.baseline import Baseline, in_order, paired
+    from accord.report.compare.content import compare_content
+    from accord.report.compare.lines import lines_of
+    from accord.report.compare.runs import read_runs
+    from accord.report.compare.table import compare_table
+
+    goals = [_fraction(one) for one in sorted(set(threshold or ()))] or THRESHOLDS
+    read = read_runs(run_dirs, trial)
+    pairs = in_order(paired(lines_of(read.measured, goals), Baseline.parse(baseline)))
+    if json:
+        content = compare_content(pairs, goals, baseline, read.unfinished)
+        print(dumps(content, indent=1, ensure_ascii=False))
+    else:
+        show(compare_table(pairs, goals, baseline, read.unfinished, width()))
+
+
+def _fraction(percent: float) -> float:
+    if not 0 < percent <= 100:
+        raise AccordError(
+            f"--threshold: expected an accuracy in percent, above 0 and at most 100; found "
+            f"{percent:g}. Write for example --threshold 60."
+        )
+    return percent / 100
