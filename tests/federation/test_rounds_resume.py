@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import accord
-from accord.messages import Upload
+from accord.messages import ServerState, Upload
 from records import timeless
 from tests_support import same
 
@@ -25,13 +25,23 @@ STUDY: Raw = {
     "bounds": False,
 }
 
+# Clients and server train adapters, and the teacher is trained on.
+ENRICHED: Raw = {
+    **STUDY,
+    "data": {"name": "digits", "train_limit": 40, "test_limit": 10, "public": 0.3},
+    "budget": {"epochs": 2, "batch": 16},
+    "recipes": ["mergenet-public", "mergenet-pseudo", "mergenet-client"],
+    "mergenet": {"start_round": 1, "d_attention": 8, "steps": 2, "batch": 4},
+    "teacher": {"epochs": 1, "trainable": True},
+}
+
 
 class PowerCut(BaseException):
     """Ends a run at once, as a kill does: no code may handle it."""
 
 
-def run(out: Path) -> None:
-    accord.run(STUDY, out=out, workers=1, quiet=True)
+def run(out: Path, study: Raw = STUDY) -> None:
+    accord.run(study, out=out, workers=1, quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +51,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def cut_at(number: int, out: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+def cut_at(number: int, out: Path, monkeypatch: pytest.MonkeyPatch, study: Raw = STUDY) -> bool:
     """Runs until a file is to be written for the `number`-th time; whether it got that far."""
     real, written = os.fsync, 0
 
@@ -55,19 +65,19 @@ def cut_at(number: int, out: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", counted)
         try:
-            run(out)
+            run(out, study)
         except PowerCut:
             return True
     return False
 
 
-def assert_same_record(one: Path, two: Path) -> None:
+def assert_same_record(one: Path, two: Path, trials: int = 1) -> None:
     assert timeless(one) == timeless(two)
-    uploads = sorted(one.rglob("uploads/*.safetensors"))
+    uploads = sorted(one.glob("trials/**/uploads/*.safetensors"))
     assert [p.relative_to(one) for p in uploads] == [
-        p.relative_to(two) for p in sorted(two.rglob("uploads/*.safetensors"))
+        p.relative_to(two) for p in sorted(two.glob("trials/**/uploads/*.safetensors"))
     ]
-    assert len(uploads) == 2  # of the last round, which asks two of three clients
+    assert len(uploads) == 2 * trials  # of the last round, which asks two of three clients
     for path in uploads:
         other = two / path.relative_to(one)
         assert same(Upload.load(path).tensors, Upload.load(other).tensors)
@@ -95,3 +105,21 @@ def test_a_run_that_is_cut_again_and_again_still_ends(
         assert cuts < 100
     assert cuts > 1
     assert_same_record(tmp_path, whole)
+
+
+def test_power_cuts_of_mergenet_change_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every ninth write, with the servers' final states."""
+    run(tmp_path / "whole", ENRICHED)
+    number = 5
+    while cut_at(number, tmp_path / str(number), monkeypatch, ENRICHED):
+        run(tmp_path / str(number), ENRICHED)
+        assert_same_record(tmp_path / str(number), tmp_path / "whole", trials=3)
+        states = sorted((tmp_path / str(number)).rglob("server.safetensors"))
+        assert len(states) == 5  # at the start and at the end of the last round, or at its start
+        for path in states:
+            other = tmp_path / "whole" / path.relative_to(tmp_path / str(number))
+            assert same(ServerState.load(path).tensors, ServerState.load(other).tensors)
+        number += 9
+    assert number > 60

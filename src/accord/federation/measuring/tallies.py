@@ -12,7 +12,7 @@ from accord.federation.membership import EVERYBODY
 from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.measure import MeasureBlock
 from accord.federation.tasks.merge import MergeUploads
-from accord.fusion.base import Bound, Fusion, Merge, fusions
+from accord.fusion.base import Bound, Merge, fusions
 from accord.fusion.client_bounds import ClientMean
 from accord.messages import Upload, UploadHeader
 from accord.methods.mergenet import MergeNet
@@ -80,7 +80,7 @@ class Tallies:
                 name: {
                     **found[name][0].to_json(),
                     "validation_accuracy": found[name][1],
-                    "accuracy_before": self._before(rule, found),
+                    "accuracy_before": self._before(name, at, found),
                     "fusion_applied": scope.trial.method.fusion_applied(at.round.number),
                     "personal_accuracy": personal.get(name),
                     "exchanges": rule.exchanges + at.round.number - 1,
@@ -102,14 +102,21 @@ class Tallies:
             ],
         }
 
-    def _before(self, rule: Fusion, found: dict[str, tuple[Metrics, float | None]]) -> float | None:
+    def _before(
+        self, name: str, at: Checkpoint, found: dict[str, tuple[Metrics, float | None]]
+    ) -> float | None:
         """The accuracy of the merged net before the method enriched it, for the server's net."""
-        method = self.scope.trial.method
-        if not after_advance(rule) or not isinstance(method, MergeNet):
+        method, rules = self.scope.trial.method, self.scope.rules
+        if not after_advance(rules[name]) or not isinstance(method, MergeNet):
             return None
         merge = make_part(fusions, method.merge, "merge")
-        before = [name for name, other in self.scope.rules.items() if other == merge]
-        return found[before[0]][0].accuracy if before and before[0] in found else None
+        merged = [label for label in found if rules[label] == merge]
+        if merged:
+            return found[merged[0]][0].accuracy
+        # The average is not measured again when the server's net is.
+        known = self.scope.folder.measures()["checkpoints"]
+        old = [c["fusions"].get(name, {}) for c in known if c["epoch"] == at.epoch]
+        return old[0].get("accuracy_before") if old else None
 
     def _alone(
         self, at: Checkpoint, headers: list[UploadHeader], metrics: list[Metrics]

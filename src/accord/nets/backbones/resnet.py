@@ -75,6 +75,12 @@ def resnet10(channels: int, norm: Norm) -> Encoder:
     return _resnet(basic, 16, (16, 32, 64, 128), (1, 1, 1, 1), channels, norm)
 
 
+@backbones.register("resnet10-narrow")
+def resnet10_narrow(channels: int, norm: Norm) -> Encoder:
+    """A resnet10 with half of its widths, about three times as fast."""
+    return _resnet(basic, 8, (8, 16, 32, 64), (1, 1, 1, 1), channels, norm)
+
+
 @backbones.register("resnet18")
 def resnet18(channels: int, norm: Norm) -> Encoder:
     return _resnet(basic, 64, (64, 128, 256, 512), (2, 2, 2, 2), channels, norm)

@@ -1,0 +1,330 @@
+"""Federated MergeNet, its controls and distillation through the engine, on digits."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import accord
+from accord.core.errors import AccordError
+from accord.fusion.uploads import UploadFiles
+from accord.messages import NET, SOURCE, TEACHER, Briefing, ServerState, Upload, unprefixed
+from accord.messages.saved_model import SavedModel
+from accord.model.predictor import Predictor
+from accord.record.folders import TrialFolder
+from accord.record.record import Record
+from records import timeless
+from tests_support import same
+
+Raw = dict[str, Any]
+STUDY: Raw = {
+    "name": "mergenet",
+    "data": {"name": "digits", "train_limit": 120, "test_limit": 40, "public": 0.25},
+    "partition": {"scheme": "dirichlet", "alpha": 0.5, "clients": 3},
+    "net": {"backbone": "conv4"},
+    "budget": {"epochs": 2, "batch": 16, "lr": 0.05},
+    "rounds": {"count": 3},
+    "mergenet": {"d_attention": 8, "heads": 2, "steps": 3, "batch": 8},
+    "teacher": {"epochs": 2},
+    "bounds": False,
+}
+SERVED = ("mergenet-public", "mergenet-pseudo", "mergenet-random-teacher", "finetune-public")
+CENTRAL = {"use": "central", "method": "averaging", "fusion": "average", "as": "central"}
+ALL = ["fedavg", "kd", *SERVED, "mergenet-client", "mergenet-central", CENTRAL]
+
+
+def run(out: Path, workers: int = 1, **changes: Any) -> list[Raw]:
+    return accord.run({**STUDY, **changes}, out=out, workers=workers, quiet=True).rows
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    run(out, workers=2, recipes=ALL)
+    return out
+
+
+def trial(out: Path, recipe: str) -> TrialFolder:
+    (found,) = [one for one in Record(out).trials() if one.info()["recipe"] == recipe]
+    return found
+
+
+def rows(out: Path, recipe: str, fusion: str) -> list[Raw]:
+    return [r for r in Record(out).rows() if (r["recipe"], r["fusion"]) == (recipe, fusion)]
+
+
+def test_every_round_is_measured_before_and_after_its_fusion(whole: Path) -> None:
+    for recipe in SERVED:
+        after, before = rows(whole, recipe, "server"), rows(whole, recipe, "average")
+        assert [row["round"] for row in after] == [1, 2, 3]
+        assert [row["fusion_applied"] for row in after] == [False, True, True]
+        assert [row["accuracy_before"] for row in after] == [row["accuracy"] for row in before]
+        assert after[0]["loss"] == before[0]["loss"]  # no fusion was due
+        assert after[2]["loss"] != before[2]["loss"]
+        reports = trial(whole, recipe).info()["rounds"]
+        assert [report["fusion_applied"] for report in reports] == [False, True, True]
+    for row in (*rows(whole, "fedavg", "average"), *rows(whole, "kd", "average")):
+        assert row["fusion_applied"] is None
+        assert row["accuracy_before"] is None
+
+
+def test_figures_of_a_round_are_in_the_results(whole: Path) -> None:
+    info = trial(whole, "fedavg").info()
+    counts = [sum(row) for row in info["label_counts"]]
+    events = trial(whole, "fedavg").read_events()
+    for row in rows(whole, "fedavg", "average"):
+        assert row["took_part"] == "0, 1, 2"
+        assert 0 <= row["accuracy"] <= row["top5"] <= 1
+        losses = {e["client"]: e["loss"] for e in events if e["epoch"] == row["epoch"]}
+        expected = sum(n * losses[k] for k, n in enumerate(counts)) / sum(counts)
+        assert row["train_loss"] == pytest.approx(expected)
+        assert 0 < row["train_accuracy"] <= 1
+        assert row["server_seconds"] >= 0
+    summary = info["summary"]["average"]
+    accuracies = [row["accuracy"] for row in rows(whole, "fedavg", "average")]
+    assert summary["final"] == accuracies[-1]
+    assert summary["best"] == max(accuracies)
+    assert summary["stable"] == pytest.approx(sum(accuracies) / 3)
+
+
+def test_the_train_accuracy_is_the_clients_mean(whole: Path) -> None:
+    folder = trial(whole, "fedavg").round(3)
+    uploads = [Upload.load(folder.upload(str(k), 6, last=True)).header for k in range(3)]
+    total = sum(header.samples for header in uploads)
+    known = [math.nan if h.train_accuracy is None else h.train_accuracy for h in uploads]
+    expected = sum(h.samples * k for h, k in zip(uploads, known, strict=True)) / total
+    assert rows(whole, "fedavg", "average")[-1]["train_accuracy"] == pytest.approx(expected)
+
+
+def test_a_single_machine_trains_the_epochs_of_all_rounds(whole: Path) -> None:
+    for recipe, fusion in (("central", "average"), ("mergenet-central", "outputs")):
+        found = rows(whole, recipe, fusion)
+        assert [(row["round"], row["epoch"]) for row in found] == [(1, 2), (1, 4), (1, 6)]
+        assert {row["clients"] for row in found} == {1}
+        config = trial(whole, recipe).info()["config"]
+        assert config["budget"]["epochs"] == 6
+        assert config["rounds"]["count"] == 1
+    assert config["mergenet"]["start_round"] == 1  # there is no first round to wait for
+    assert {row["fusion_applied"] for row in found} == {True}
+
+
+def test_messages_hold_what_they_need_and_no_more(whole: Path) -> None:
+    sizes = {row["recipe"]: row["download_bytes"] for row in Record(whole).rows()}
+    assert sizes["fedavg"] == pytest.approx(sizes["mergenet-public"], rel=0.01)
+    assert sizes["kd"] > 1.9 * sizes["fedavg"]  # the teacher, a net like the student
+    teacher = unprefixed(TEACHER, Briefing.load(trial(whole, "kd").briefing).tensors)
+    (trained,) = whole.glob("teachers/*")
+    upload = Upload.load(TrialFolder(trained).round(1).upload("teacher", 2, last=True))
+    assert same(teacher, unprefixed(NET, upload.tensors))
+    fused = Briefing.load(trial(whole, "mergenet-client").briefing).tensors
+    assert torch.equal(fused[SOURCE + "head.prototypes"], teacher["head.prototypes"])
+    assert not (TrialFolder(trained).path / "features.safetensors").exists()  # nobody needs them
+
+
+def test_logs_tell_what_happened(whole: Path) -> None:
+    logs = trial(whole, "mergenet-public").path / "logs"
+    server = (logs / "server.log").read_text()
+    for words in (
+        "The trial of recipe mergenet-public begins.",
+        "Round 1: sent the briefing (0.45 MB) to 3 clients: 0, 1, 2.",
+        "Round 1: 3 of 3 clients answered",
+        "Round 1: merged 3 nets",
+        "No fusion was due in this round.",
+        "The adapter learnt from public images; its loss went from",
+        "The fusion of knowledge changed the paired layers by",
+        "% before the fusion), top-5",
+        "Round 3: average after epoch 6: accuracy",
+    ):
+        assert words in server, words
+    client = (logs / "client-1.log").read_text()
+    for words in (
+        "Round 1: received the briefing (0.45 MB) and began with",
+        "Round 3: trained 2 epochs in",
+        "accuracy on its own images",
+    ):
+        assert words in client, words
+    for line in (*server.splitlines(), *client.splitlines()):
+        assert line[:4].isdigit(), line
+        assert line[21:].startswith(("Round ", "The trial ")), line
+    pseudo = (trial(whole, "mergenet-pseudo").path / "logs/server.log").read_text()
+    assert pseudo.count("learnt from the change of the clients' weights") == 1  # in round 3
+    own = (trial(whole, "mergenet-client").path / "logs/server.log").read_text()
+    assert own.count("The clients fused their nets with the teacher's layers.") == 1
+
+
+def test_the_saved_model_is_the_servers_net(whole: Path, tmp_path: Path) -> None:
+    accord.fuse(
+        whole, ["server"], trial="mergenet-public", save=tmp_path / "model", workers=1, quiet=True
+    )
+    state = ServerState.load(trial(whole, "mergenet-public").round(4).server_state)
+    assert state.round == 4
+    assert same(Predictor.load(tmp_path / "model").weights(0), unprefixed(NET, state.tensors))
+    last = rows(whole, "mergenet-public", "server")[-1]  # measured again, with the model
+    assert last["accuracy_before"] == rows(whole, "mergenet-public", "average")[-1]["accuracy"]
+
+
+def test_the_server_net_of_averaging_is_the_average(whole: Path) -> None:
+    accord.fuse(whole, ["server"], trial="fedavg", workers=1, quiet=True)
+    (server,) = rows(whole, "fedavg", "server")
+    average = rows(whole, "fedavg", "average")[-1]
+    assert (server["accuracy"], server["loss"]) == (average["accuracy"], average["loss"])
+    assert server["accuracy_before"] is None
+    with pytest.raises(AccordError, match="clients cannot be left out of it"):
+        accord.fuse(whole, ["server"], trial="fedavg", without=["0"], workers=1, quiet=True)
+
+
+def test_uploads_with_other_adapters_are_refused(whole: Path, tmp_path: Path) -> None:
+    folder = trial(whole, "mergenet-client").round(3)
+    upload = Upload.load(folder.upload("0", 6, last=True))
+    name = "adapter.adapters.0.out.bias"
+    changed = {
+        "absent": {k: t for k, t in upload.tensors.items() if k != name},
+        "shape": {**upload.tensors, name: torch.zeros(3)},
+        "nan": {**upload.tensors, name: upload.tensors[name] * math.nan},
+    }
+    for title, tensors in changed.items():
+        path = tmp_path / f"{title}.safetensors"
+        Upload(upload.header, tensors).save(path)
+        with pytest.raises(AccordError, match=name):
+            UploadFiles([path], Briefing.load(folder.briefing)).load(0)
+
+
+def test_workers_and_other_recipes_change_no_bit(whole: Path, tmp_path: Path) -> None:
+    for recipe in ("mergenet-public", "mergenet-client"):
+        run(tmp_path / recipe, recipes=[recipe])
+        found = timeless(tmp_path / recipe)
+        asked = [row for row in timeless(whole) if row["recipe"] == recipe]
+        assert found == asked
+        one, two = (trial(out, recipe).round(3) for out in (tmp_path / recipe, whole))
+        for name in "012":
+            paths = (folder.upload(name, 6, last=True) for folder in (one, two))
+            assert same(*(Upload.load(path).tensors for path in paths))
+
+
+# --- teachers ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A teacher of the study's public images, by the command's function."""
+    folder = tmp_path_factory.mktemp("teacher")
+    accord.teacher(
+        {**STUDY, "recipes": ["fedavg"]},
+        folder / "model",
+        epochs=2,
+        out=folder / "run",
+        workers=1,
+        quiet=True,
+    )
+    return folder / "model"
+
+
+def test_a_saved_model_teaches(model: Path, tmp_path: Path) -> None:
+    run(tmp_path / "run", recipes=["kd"], teacher={"model": str(model)})
+    sent = unprefixed(TEACHER, Briefing.load(trial(tmp_path / "run", "kd").briefing).tensors)
+    assert same(sent, SavedModel.load(model).weights(0))
+    # A model that changes in between is noticed.
+    broken = tmp_path / "model"
+    broken.mkdir()
+    for path in model.iterdir():
+        (broken / path.name).write_bytes(path.read_bytes())
+    run(tmp_path / "changed", recipes=["kd"], teacher={"model": str(broken)})
+    header = json.loads((broken / "model.json").read_text())
+    other = tmp_path / "other"
+    accord.teacher(
+        {**STUDY, "recipes": ["fedavg"]}, other, epochs=1, out=tmp_path / "o", workers=1, quiet=True
+    )
+    (broken / "net-0.safetensors").write_bytes((other / "net-0.safetensors").read_bytes())
+    assert header["nets"] == 1
+    with pytest.raises(AccordError, match="not those this record was begun with"):
+        run(tmp_path / "changed", recipes=["kd"], teacher={"model": str(broken)}, seeds=[0, 1])
+
+
+def test_mistakes_are_told_before_anything_is_written(model: Path, tmp_path: Path) -> None:
+    pairs = [["encoder.stages.stage4.0", "head"]]
+    twice = [*pairs, ["encoder.stages.stage4.0.weight", "head"]]
+    cases: dict[str, Raw] = {
+        "the student has no layer 'nose'": {"mergenet": {"pairs": [["nose", "head"]]}},
+        "the teacher has no layer 'nose'": {"mergenet": {"pairs": [[pairs[0][0], "nose"]]}},
+        "has the shape \\(64,\\)": {"mergenet": {"pairs": [["encoder.stages.stage4.1", "head"]]}},
+        "named twice": {"mergenet": {"pairs": twice}},
+        "'mergenet.pairs": {"mergenet": {"pairs": [["head"]]}},
+        "unknown adapter 'papre'; did you mean 'paper'": {"mergenet": {"adapter": "papre"}},
+        "'mergenet.train'": {"mergenet": {"train": "server"}},
+        "'mergenet.start_round': expected greater": {"mergenet": {"start_round": 0}},
+        "'mergenet.fusion_frequency': expected greater": {"mergenet": {"fusion_frequency": 0}},
+        "'mergenet.f': expected greater": {"mergenet": {"f": 0}},
+        "d_attention to be a multiple of heads": {"mergenet": {"d_attention": 10, "heads": 4}},
+        "unknown key 'mergenet.layer'; did you mean 'layers'": {"mergenet": {"layer": 1}},
+        "needs public images": {"data": {"name": "digits", "train_limit": 60}},
+        "no-such-model is no saved model": {"teacher": {"model": "no-such-model"}},
+        "has the backbone conv4; expected teacher.backbone = resnet10": {
+            "teacher": {"model": str(model), "backbone": "resnet10"}
+        },
+        "knows other classes": {
+            "teacher": {"model": str(model)},
+            "data": {**STUDY["data"], "classes": [0, 1, 2, 3]},
+        },
+        "unknown backbone 'resnet9'": {"teacher": {"backbone": "resnet9"}},
+        "is for images with 1 channels; the study's images have 3": {
+            "teacher": {"model": str(model)},
+            "data": {**STUDY["data"], "image": {"channels": 3}},
+        },
+        "min_fit_clients': expected at most 3": {"rounds": {"count": 2, "min_fit_clients": 4}},
+        "these settings are for the method mergenet": {
+            "recipes": [{"use": "fedavg", "mergenet": {"f": 2}, "as": "x"}]
+        },
+        "no part of the recipe uses a teacher": {
+            "recipes": [{"use": "fedavg", "teacher": {"epochs": 2}, "as": "x"}]
+        },
+        "recipes.x.mergenet: unknown key 'g'": {
+            "recipes": [{"use": "mergenet-public", "mergenet": {"g": 2}, "as": "x"}]
+        },
+        "the adapter direct trains the layer itself": {
+            "recipes": [{"use": "finetune-public", "mergenet": {"train": "pseudo"}, "as": "x"}]
+        },
+        "teacher.trainable: true is for recipes whose method uses the teacher": {
+            "recipes": ["kd"],
+            "teacher": {"trainable": True, "epochs": 1},
+        },
+        "is the server's net after a round": {
+            "recipes": [{"use": "ce-ensemble", "fusion": "server", "as": "x"}]
+        },
+    }
+    for said, change in cases.items():
+        with pytest.raises(AccordError, match=said):
+            run(tmp_path / "run", **{"recipes": ["mergenet-public"], **change})
+        assert not (tmp_path / "run").exists()
+
+
+def test_without_public_images_a_teacher_must_be_given(model: Path, tmp_path: Path) -> None:
+    alone: dict[str, Any] = {"data": {"name": "digits", "train_limit": 60, "test_limit": 20}}
+    for recipe in ("kd", "mergenet-pseudo", "mergenet-client"):
+        with pytest.raises(AccordError, match="it needs a teacher, and there is none"):
+            run(tmp_path / "none", recipes=[recipe], **alone)
+        random = {"model": "no-such-model", "allow_random": True, "backbone": "conv4"}
+        for title, teacher in (("random", random), ("model", {"model": str(model)})):
+            out = tmp_path / f"{recipe}-{title}"
+            assert run(out, recipes=[recipe], teacher=teacher, rounds={"count": 2}, **alone)
+
+
+def test_fewer_than_five_classes_have_no_top5(tmp_path: Path) -> None:
+    data = {**STUDY["data"], "classes": [0, 1, 2]}
+    for row in run(tmp_path, recipes=["fedavg"], data=data, rounds={"count": 1}):
+        assert row["top5"] is None
+
+
+def test_a_trainable_teacher_and_sampled_clients(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        recipes=["mergenet-public", "mergenet-client"],
+        teacher={"epochs": 1, "trainable": True, "backbone": "resnet10"},
+        rounds={"count": 3, "fraction": 0.5, "min_fit_clients": 2},
+    )
+    assert {len(row["took_part"].split(", ")) for row in found} == {2}
+    assert all(0 <= row["accuracy"] <= 1 for row in found)
