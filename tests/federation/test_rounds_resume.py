@@ -110,7 +110,7 @@ def test_a_run_that_is_cut_again_and_again_still_ends(
 def test_power_cuts_of_mergenet_change_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every ninth write, with the servers' final states."""
+    """Some of the writes, with the servers' final states."""
     run(tmp_path / "whole", ENRICHED)
     number = 5
     while cut_at(number, tmp_path / str(number), monkeypatch, ENRICHED):
@@ -121,5 +121,5 @@ def test_power_cuts_of_mergenet_change_no_bit(
         for path in states:
             other = tmp_path / "whole" / path.relative_to(tmp_path / str(number))
             assert same(ServerState.load(path).tensors, ServerState.load(other).tensors)
-        number += 9
-    assert number > 60
+        number += 17
+    assert number > 60  # so many files are written at least

@@ -45,12 +45,14 @@ def teacher_study(
     """
     _check_options(epochs, on, seed)
     raw, folder = read_study(_study_of(source, on), overrides)
-    chosen = backbone or _asked_backbone(raw)
+    said = _section(raw, "teacher")
+    chosen = backbone or said.get("backbone")
     if chosen is not None:
         raw["net"] = {**_section(raw, "net"), "backbone": chosen}
     pooled, dealt = IMAGES[on]
     raw["data"] = {**_section(raw, "data"), "dealt": dealt}
     own = _section(read_study({}, overrides)[0], "budget")
+    epochs = said.get("epochs") if epochs is None else epochs
     if epochs is not None:
         own = {**own, "epochs": epochs}
     recipe = _recipe(f"{on}-teacher", pooled)
@@ -98,11 +100,6 @@ def _study_of(source: Path | str | Mapping[str, Any], on: str) -> Path | Mapping
         )
     public = PUBLIC if on == "public" else 0.0
     return {"name": NAME, "data": {"name": name, "public": public}}
-
-
-def _asked_backbone(raw: Spec) -> Any:
-    """The value of `teacher.backbone` in a study that has it."""
-    return _section(raw, "teacher").get("backbone")
 
 
 def _section(raw: Spec, key: str) -> Spec:
