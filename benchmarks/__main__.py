@@ -13,6 +13,7 @@ from benchmarks import (
     fusing,
     hybrid,
     memory,
+    mergenet,
     overhead,
     startup,
     step,
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "closedform": closedform.measure,
     "hybrid": hybrid.measure,
     "memory": memory.measure,
+    "mergenet": mergenet.measure,
     "views": views.measure,
 }
 

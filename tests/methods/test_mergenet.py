@@ -111,7 +111,7 @@ def test_only_the_paired_layers_change(tmp_path: Path) -> None:
             assert bool(differing & statistics) == recalibrate
     # Statistics that are measured again are those of the enriched net.
     told = scene(state, tmp_path)
-    assert same(found, recalibrated(found, told))
+    assert same(found, recalibrated(found, told, 512))
 
 
 def test_the_first_fusion_of_a_bottleneck_is_the_identity(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from accord.engines.base import Job
 from accord.federation.devices import choose_device
 from accord.federation.map_run import MapRun
 from accord.federation.measuring import Measuring
-from accord.federation.measuring.scope import Scope, after_advance
+from accord.federation.measuring.scope import Scope
 from accord.federation.membership import EVERYBODY, Membership
 from accord.federation.rounds import (
     Round,
@@ -113,7 +113,12 @@ class TrialRun(Run):
         if self.twin is None:
             training = sum(self.training_size(client) for _, client in self.untrained())
         agenda = self.measuring.agenda
-        return training + agenda.merge_work() + agenda.measure_work()
+        return training + self.advance_work() + agenda.merge_work() + agenda.measure_work()
+
+    def advance_work(self) -> float:
+        """The work of the server to begin the rounds that are left."""
+        left = sum(not one.closed for one in self.rounds) if self.trial.recipe.several_rounds else 0
+        return left * self.trial.method.work(len(self.allocation.split.public))
 
     # --- the steps of a trial ------------------------------------------------------------------
 
@@ -243,12 +248,12 @@ class TrialRun(Run):
 
     def _advance(self, one: Round) -> list[Job[Task]]:
         """The job that makes the state after a round, if it is needed and does not exist."""
-        last = one is self.rounds[-1]
-        if last and not any(after_advance(rule) for rule in self.measuring.scope.rules.values()):
-            return []
         if self.folder.round(one.number + 1).server_state.exists():
             return []
-        if not last and self.rounds[one.number].closed:
+        if one is self.rounds[-1]:
+            if not self.measuring.scope.uses_final_state:
+                return []
+        elif self.rounds[one.number].closed:
             return []
         task = Advance(
             place=self.place,
@@ -273,9 +278,7 @@ class TrialRun(Run):
             before.forget()
 
     def _write_measures(self, one: Round) -> None:
-        new = bool(self.measuring.tallies.blocks)
-        self.measuring.write()
-        if new:
+        if self.measuring.write():
             self.log.measured(one.number)
 
     # --- the end -------------------------------------------------------------------------------

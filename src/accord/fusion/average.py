@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -79,8 +80,14 @@ def one_net(name: str, weights: Tensors, scene: Scene) -> Upload:
     return Upload(header, {**prefixed(NET, weights), "label_counts": counts})
 
 
-def recalibrated(weights: Tensors, scene: Scene) -> Tensors:
-    """The same net with the BatchNorm statistics measured over all public images."""
+def recalibrated(weights: Tensors, scene: Scene, most: int | None = None) -> Tensors:
+    """The same net with the BatchNorm statistics measured over all public images.
+
+    With `most`, only so many images are used, at even distances.
+    """
+    images = scene.public
+    if most is not None and len(images) > most:
+        images = images.take(np.linspace(0, len(images) - 1, most).round().astype(np.int64))
     header = scene.briefing.header
     net = loaded_net(header.net, header.channels, len(header.classes), weights).to(scene.device)
     for module in net.modules():
@@ -88,10 +95,8 @@ def recalibrated(weights: Tensors, scene: Scene) -> Tensors:
             module.reset_running_stats()
             module.momentum = None  # None: the plain mean over batches
     net.train()
-    for positions in torch.tensor_split(
-        torch.arange(len(scene.public)), -(-len(scene.public) // EVAL_BATCH)
-    ):
+    for positions in torch.tensor_split(torch.arange(len(images)), -(-len(images) // EVAL_BATCH)):
         with torch.inference_mode():
-            images = scene.public.batch(positions).to(scene.device)
-            net(normalise(images, header.mean, header.std))
+            pixels = images.batch(positions).to(scene.device)
+            net(normalise(pixels, header.mean, header.std))
     return {name: tensor.cpu() for name, tensor in net.state_dict().items()}

@@ -21,6 +21,7 @@ from accord.nets.net import loaded_net
 from accord.nets.teacher import TeacherNet
 
 Tensors = dict[str, Tensor]
+RECALIBRATING = 512  # public images that are enough for the statistics of batch norms
 
 
 @dataclass
@@ -65,7 +66,8 @@ class ServerFusion:
             if isinstance(adapter, Adapter) and adapter.fresh:
                 adapter.initialise(torch_generator(header.seed, "adapter"))
         classes = len(header.classes)
-        net = loaded_net(header.net, header.channels, classes, self.weights).to(device)
+        net = loaded_net(header.net, header.channels, classes, self.weights)
+        net = net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         # Statistics that are recalibrated afterwards are those of the batch also in training.
         net.train(self.recalibrates)
         asked = None
@@ -98,7 +100,7 @@ class ServerFusion:
                 )
         self.told["change"] = _relative_change(self.weights, enriched)
         net = {**self.weights, **enriched}
-        return recalibrated(net, self.scene) if self.recalibrates else net
+        return recalibrated(net, self.scene, RECALIBRATING) if self.recalibrates else net
 
 
 def _relative_change(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> float:

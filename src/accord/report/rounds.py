@@ -29,7 +29,9 @@ def show_rounds(rows: Sequence[Row], width: int) -> list[Table]:
     tables = []
     for setting, curves in settings.items():
         if any(max(curve) > 1 for curve in curves.values()):
-            tables += [_over_rounds(setting, curves, width), _passing(curves)]
+            tables.append(_over_rounds(setting, curves, width))
+            if any(max(curve) == 1 for curve in curves.values()):
+                tables.append(_passing(curves))
     return tables
 
 

@@ -82,11 +82,16 @@ class Measuring:
                 merged[fusion.label] = Merged(fusion=fusion.spec, nets=nets)
         return {"votes": votes, "merged": merged}
 
-    def write(self) -> None:
-        """Adds the new measurements to measures.json and removes the merged nets."""
+    def write(self) -> bool:
+        """Adds the new measurements to measures.json and removes the merged nets.
+
+        Returns whether there were any.
+        """
+        new = bool(self.tallies.blocks)
         self.tallies.write()
         if self.scope.keep is None:
             self.forget_merged()
+        return new
 
     def nets(self, fusion: NamedFusion) -> list[str]:
         """The files of the nets that a fusion uses, after the last epoch."""

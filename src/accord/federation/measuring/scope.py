@@ -52,6 +52,11 @@ class Scope:
             name: rule for name, rule in self.rules.items() if at.last or not after_advance(rule)
         }
 
+    @property
+    def uses_final_state(self) -> bool:
+        """Whether a rule needs the server's state after the last round."""
+        return any(map(after_advance, self.rules.values()))
+
     def checkpoints(self) -> Iterator[Checkpoint]:
         """All checkpoints of all rounds, in order."""
         for one in self.rounds:

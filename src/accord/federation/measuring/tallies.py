@@ -156,7 +156,7 @@ class Tallies:
         scope, number = self.scope, at.round.number
         if not scope.trial.recipe.several_rounds:
             return None
-        if at.round is scope.rounds[-1] and not any(map(after_advance, scope.rules.values())):
+        if at.round is scope.rounds[-1] and not scope.uses_final_state:
             self.advancing.setdefault(number, 0.0)  # nothing follows the last round
         before: list[Any] = [
             checkpoint["server_seconds"]
