@@ -73,3 +73,9 @@ def test_a_narrow_terminal_shows_some_rounds_with_the_first_and_the_last() -> No
 def test_a_run_without_rounds_is_told() -> None:
     with pytest.raises(AccordError, match="no trial of this run has several rounds"):
         show_rounds([row("once", 1, 0.5)], 100)
+
+
+def test_without_one_shot_recipes_there_is_one_table() -> None:
+    text = shown([one for one in ROWS if one["recipe"] == "fedavg"])
+    assert "accuracy % after each round" in text
+    assert "rounds until a method" not in text

@@ -156,11 +156,6 @@ def _check_sections(recipe: TrainingRecipe, where: str) -> None:
             f"{where}.teacher: no part of the recipe uses a teacher. Set method: mergenet, add the "
             "term distillation, or remove these settings."
         )
-    if recipe.bank and teaches:
-        raise AccordError(
-            f"{where}.bank: a recipe has one teacher, either for a bank or for MergeNet and "
-            "distillation. Remove one of them."
-        )
 
 
 def _anchors(recipe: TrainingRecipe, where: str) -> Spec | None:
@@ -178,6 +173,11 @@ def _bank(recipe: TrainingRecipe, where: str) -> BankConfig | None:
     local = [make_term(name, spec, where) for name, spec in recipe.objective.items()]
     align = [make_alignment(name, spec, where) for name, spec in recipe.align.items()]
     if any(term.uses_bank() for term in (*local, *align)):
+        if recipe.clients_ask_teacher or recipe.method["use"] == "mergenet":
+            raise AccordError(
+                f"{where}: a recipe has one teacher, either for a bank or for MergeNet and "
+                "distillation. Remove the terms of one of them."
+            )
         return recipe.bank or BankConfig()
     if recipe.bank:
         raise AccordError(
