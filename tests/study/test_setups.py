@@ -44,9 +44,8 @@ def test_a_recipe_replaces_values_of_the_study() -> None:
 
 
 def test_recipes_that_do_not_use_a_section_have_its_defaults() -> None:
-    found = trials(
-        "mergenet-public", "kd", "fedavg", "fafi", "closed-form-small", "finetune-public"
-    )
+    unlike = ("fedavg", "fafi", "closed-form-small", "finetune-public")
+    found = trials("mergenet-public", "kd", *unlike)
     by_name = {trial.recipe.name: trial.setup for trial in found}
     for recipe in ("fedavg", "fafi", "closed-form-small"):
         assert by_name[recipe].mergenet == MergeNetConfig()
@@ -74,11 +73,11 @@ def test_a_pooled_recipe_trains_the_epochs_of_all_rounds_at_once() -> None:
 
 
 def test_the_method_has_the_settings_of_the_trial() -> None:
-    method = only("mergenet-public").method
+    method, control = (t.method for t in trials("mergenet-public", "finetune-public"))
     assert method.fusion_applied(2) is False
     assert method.fusion_applied(3) is True
     assert method.needs_teacher
-    assert not only("finetune-public").method.needs_teacher
+    assert not control.needs_teacher
 
 
 def test_relative_models_start_from_the_study(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import yaml
 
 from accord.core.config import keys, parse
 from accord.core.errors import AccordError, nearest
+from accord.core.mergenet import MergeNetConfig
 from accord.core.parts import part_spec
 from accord.core.yamls import read_yaml
 from accord.fusion.named import NamedFusion
