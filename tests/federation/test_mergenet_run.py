@@ -292,6 +292,9 @@ def test_mistakes_are_told_before_anything_is_written(model: Path, tmp_path: Pat
             "recipes": ["kd"],
             "teacher": {"trainable": True, "epochs": 1},
         },
+        "into the sections mergenet and teacher": {
+            "recipes": [{"use": "mergenet-public", "method": {"settings": {"f": 2}}, "as": "x"}]
+        },
         "is the server's net after a round": {
             "recipes": [{"use": "ce-ensemble", "fusion": "server", "as": "x"}]
         },

@@ -78,6 +78,8 @@ class Plan:
     def check(self) -> None:
         """Finds all images, partitions them, and builds the first briefing of each recipe."""
         seen = set()
+        for section in self.study.idle_sections():
+            self.tell(f"the section {section!r} has no effect: no recipe of this study uses it")
         for recipe in self.study.recipes:
             for term, spec in getattr(recipe, "align", {}).items():
                 make_part(

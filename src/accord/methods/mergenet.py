@@ -55,15 +55,19 @@ class MergeNet(Averaging):
     the server averages their nets and their φ.
     """
 
-    settings: MergeNetConfig | None = Field(
-        None, description="is set by the study's section mergenet; do not set it"
-    )
-    trainable: bool = Field(
-        False, description="is set by the study's section teacher; do not set it"
-    )
+    settings: MergeNetConfig | None = Field(None, description="is set automatically; do not set it")
+    trainable: bool = Field(False, description="is set automatically; do not set it")
 
     def with_settings(self, mergenet: MergeNetConfig, teacher: TeacherConfig) -> Self:
         return self.model_copy(update={"settings": mergenet, "trainable": teacher.trainable})
+
+    def filled(self, fusion: dict[str, Any], where: str) -> Self:
+        if self.settings is not None or self.trainable:
+            raise AccordError(
+                f"{where}.method: write the settings of MergeNet into the sections mergenet and "
+                "teacher of the recipe or of the study, not into `method`."
+            )
+        return super().filled(fusion, where)
 
     @property
     def asked(self) -> MergeNetConfig:

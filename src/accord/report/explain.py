@@ -10,16 +10,20 @@ from rich.text import Text
 from accord.balance import balances
 from accord.core.budget import Budget
 from accord.core.config import Config
+from accord.core.mergenet import MergeNetConfig
 from accord.core.parts import describe, summary
 from accord.fusion import fusions
 from accord.methods import methods
 from accord.nets.maps import MapConfig, blocks
+from accord.nets.settings import TeacherConfig
 from accord.objective import anchor_kinds, terms
 from accord.objective.bank import BankConfig
 from accord.report.tables import plain_table
 from accord.study.library import shipped
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
+
+AUTOMATIC = "is set automatically; do not set it"
 
 
 def show_recipe(name: str) -> RenderableType:
@@ -46,6 +50,8 @@ def show_recipe(name: str) -> RenderableType:
     for key, kind, spec in parts(recipe):
         rows.append((key, "", summary(kind)))
         for parameter, meaning in describe(kind):
+            if meaning == AUTOMATIC:
+                continue
             rows.append((f"{key}.{parameter}", str(spec.get(parameter)), meaning))
     table = plain_table(("key", "value", "meaning"), rows)
     used = name if name.endswith((".yaml", ".yml")) else recipe.name
@@ -112,6 +118,12 @@ def _parts_of_training(recipe: TrainingRecipe) -> Parts:
         found.append(("bank", BankConfig, recipe.bank.model_dump()))
     if recipe.several_rounds:
         found.append(("method", methods.get(recipe.method_name), recipe.method))
+    if recipe.method_name == "mergenet":
+        values = {**MergeNetConfig().model_dump(), **recipe.mergenet}
+        found.append(("mergenet", MergeNetConfig, values))
+    if recipe.clients_ask_teacher or recipe.method_name == "mergenet":
+        values = {**TeacherConfig().model_dump(), **recipe.teacher}
+        found.append(("teacher", TeacherConfig, values))
     return found
 
 
@@ -124,6 +136,8 @@ def example(recipe: Recipe) -> str:
         return "balance: {lambda: 10}, "
     if "contrast" in recipe.objective:
         return "objective: {contrast: {temperature: 0.5}}, "
+    if recipe.method_name == "mergenet":
+        return "mergenet: {start_round: 1}, "
     if recipe.several_rounds:
         return "method: {count: 10}, "
     return "fusion: {use: outputs, weights: sqrt}, "

@@ -16,12 +16,10 @@ import yaml
 
 from accord.core.config import keys, parse
 from accord.core.errors import AccordError, nearest
-from accord.core.mergenet import MergeNetConfig
 from accord.core.parts import part_spec
 from accord.core.yamls import read_yaml
 from accord.fusion.named import NamedFusion
 from accord.methods import Method
-from accord.nets.settings import TeacherConfig
 from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
@@ -76,6 +74,17 @@ class Study:
     def name(self) -> str:
         return self.options.name
 
+    def idle_sections(self) -> list[str]:
+        """The sections about teachers that were written but that no recipe uses."""
+        used = [setup_for(recipe, setup) for recipe in self.recipes for setup in self.setups]
+        plain = {name: Setup.model_fields[name].default for name in ("mergenet", "teacher")}
+        return [
+            name
+            for name, default in plain.items()
+            if any(getattr(setup, name) != default for setup in self.setups)
+            and all(getattr(setup, name) == default for setup in used)
+        ]
+
     def trials(self) -> list[Trial]:
         """One trial per cell. A pooled recipe has one trial for all partitions."""
         found: dict[str, Trial] = {}
@@ -127,7 +136,6 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
         for setup in setups:
             setup_for(recipe, setup)
     _refuse_idle_rounds(sections.get("rounds"), recipes)
-    _refuse_idle_teaching(sections, setups, recipes)
     resolved = {
         **options.model_dump(mode="json"),
         **resolved_sections(sections, setups[0]),
@@ -151,23 +159,6 @@ def _refuse_idle_rounds(rounds: Spec | None, recipes: Sequence[Recipe]) -> None:
             f"'rounds' is for recipes with several rounds, such as fedavg; found only one-shot "
             f"recipes: {names}. Add a recipe with several rounds, or remove the section."
         )
-
-
-def _refuse_idle_teaching(
-    sections: Mapping[str, Spec], setups: Sequence[Setup], recipes: Sequence[Recipe]
-) -> None:
-    """Refuses the sections `mergenet` and `teacher` if no recipe of the study uses them."""
-    used = [setup_for(recipe, setup) for recipe in recipes for setup in setups]
-    defaults = {"mergenet": MergeNetConfig(), "teacher": TeacherConfig()}
-    needs = {"mergenet": "method: mergenet", "teacher": "a teacher, such as kd"}
-    for name, plain in defaults.items():
-        asked = name in sections and any(getattr(setup, name) != plain for setup in setups)
-        if asked and all(getattr(setup, name) == plain for setup in used):
-            names = ", ".join(recipe.name for recipe in recipes)
-            raise AccordError(
-                f"{name!r} is for recipes with {needs[name]}; found: {names}. Add such a recipe, "
-                "or remove the section."
-            )
 
 
 def _recipes(entries: Any, options: Options, folder: Path) -> tuple[Recipe, ...]:
