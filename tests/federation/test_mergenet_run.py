@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from accord.messages.saved_model import SavedModel
 from accord.model.predictor import Predictor
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from fusion.support import once
 from records import timeless
 from tests_support import same
 
@@ -44,9 +46,19 @@ def run(out: Path, workers: int = 1, **changes: Any) -> list[Raw]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("whole") / "run"
-    run(out, workers=2, recipes=ALL)
-    return out
+    """A run of all recipes, which tests only read."""
+
+    def make(folder: Path) -> str:
+        run(folder / "run", recipes=ALL)
+        return str(folder / "run")
+
+    return Path(once(tmp_path_factory, "mergenet-whole", make))
+
+
+@pytest.fixture
+def own(whole: Path, tmp_path: Path) -> Path:
+    """A copy of the run that a test may change."""
+    return Path(shutil.copytree(whole, tmp_path / "own"))
 
 
 def trial(out: Path, recipe: str) -> TrialFolder:
@@ -157,25 +169,25 @@ def test_logs_tell_what_happened(whole: Path) -> None:
     assert own.count("The clients fused their nets with the teacher's layers.") == 1
 
 
-def test_the_saved_model_is_the_servers_net(whole: Path, tmp_path: Path) -> None:
+def test_the_saved_model_is_the_servers_net(own: Path, tmp_path: Path) -> None:
     accord.fuse(
-        whole, ["server"], trial="mergenet-public", save=tmp_path / "model", workers=1, quiet=True
+        own, ["server"], trial="mergenet-public", save=tmp_path / "model", workers=1, quiet=True
     )
-    state = ServerState.load(trial(whole, "mergenet-public").round(4).server_state)
+    state = ServerState.load(trial(own, "mergenet-public").round(4).server_state)
     assert state.round == 4
     assert same(Predictor.load(tmp_path / "model").weights(0), unprefixed(NET, state.tensors))
-    last = rows(whole, "mergenet-public", "server")[-1]  # measured again, with the model
-    assert last["accuracy_before"] == rows(whole, "mergenet-public", "average")[-1]["accuracy"]
+    last = rows(own, "mergenet-public", "server")[-1]  # measured again, with the model
+    assert last["accuracy_before"] == rows(own, "mergenet-public", "average")[-1]["accuracy"]
 
 
-def test_the_server_net_of_averaging_is_the_average(whole: Path) -> None:
-    accord.fuse(whole, ["server"], trial="fedavg", workers=1, quiet=True)
-    (server,) = rows(whole, "fedavg", "server")
-    average = rows(whole, "fedavg", "average")[-1]
+def test_the_server_net_of_averaging_is_the_average(own: Path) -> None:
+    accord.fuse(own, ["server"], trial="fedavg", workers=1, quiet=True)
+    (server,) = rows(own, "fedavg", "server")
+    average = rows(own, "fedavg", "average")[-1]
     assert (server["accuracy"], server["loss"]) == (average["accuracy"], average["loss"])
     assert server["accuracy_before"] is None
     with pytest.raises(AccordError, match="clients cannot be left out of it"):
-        accord.fuse(whole, ["server"], trial="fedavg", without=["0"], workers=1, quiet=True)
+        accord.fuse(own, ["server"], trial="fedavg", without=["0"], workers=1, quiet=True)
 
 
 def test_uploads_with_other_adapters_are_refused(whole: Path, tmp_path: Path) -> None:
@@ -196,7 +208,7 @@ def test_uploads_with_other_adapters_are_refused(whole: Path, tmp_path: Path) ->
 
 def test_workers_and_other_recipes_change_no_bit(whole: Path, tmp_path: Path) -> None:
     for recipe in ("mergenet-public", "mergenet-client"):
-        run(tmp_path / recipe, recipes=[recipe])
+        run(tmp_path / recipe, recipes=[recipe], workers=2)
         found = timeless(tmp_path / recipe)
         asked = [row for row in timeless(whole) if row["recipe"] == recipe]
         assert found == asked
@@ -212,16 +224,14 @@ def test_workers_and_other_recipes_change_no_bit(whole: Path, tmp_path: Path) ->
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A teacher of the study's public images, by the command's function."""
-    folder = tmp_path_factory.mktemp("teacher")
-    accord.teacher(
-        {**STUDY, "recipes": ["fedavg"]},
-        folder / "model",
-        epochs=2,
-        out=folder / "run",
-        workers=1,
-        quiet=True,
-    )
-    return folder / "model"
+
+    def make(folder: Path) -> str:
+        study = {**STUDY, "recipes": ["fedavg"]}
+        out = folder / "run"
+        accord.teacher(study, folder / "model", epochs=2, out=out, workers=1, quiet=True)
+        return str(folder / "model")
+
+    return Path(once(tmp_path_factory, "mergenet-teacher", make))
 
 
 def test_a_saved_model_teaches(model: Path, tmp_path: Path) -> None:
