@@ -19,6 +19,10 @@ from accord.messages.saved_model import SavedModel
 from accord.model.predictor import Predictor
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from accord.report.compare.baseline import Baseline, paired
+from accord.report.compare.lines import lines_of
+from accord.report.compare.runs import read_runs
+from accord.study.study import Trial, load_study
 from fusion.support import once
 from records import timeless
 from tests_support import same
@@ -263,7 +267,11 @@ def test_mistakes_are_told_before_anything_is_written(model: Path, tmp_path: Pat
         "the teacher has no layer 'nose'": {"mergenet": {"pairs": [[pairs[0][0], "nose"]]}},
         "has the shape \\(64,\\)": {"mergenet": {"pairs": [["encoder.stages.stage4.1", "head"]]}},
         "named twice": {"mergenet": {"pairs": twice}},
-        "'mergenet.pairs": {"mergenet": {"pairs": [["head"]]}},
+        "'mergenet.pairs': expected a list of pairs": {"mergenet": {"pairs": [["head"]]}},
+        "'mergenet.layers': expected less": {"mergenet": {"layers": 10**6}},
+        "mergenet.heads: expected at most \\d+ for the adapter paper": {
+            "mergenet": {"adapter": "paper", "heads": 1000, "d_attention": 1000}
+        },
         "unknown adapter 'papre'; did you mean 'paper'": {"mergenet": {"adapter": "papre"}},
         "'mergenet.train'": {"mergenet": {"train": "server"}},
         "'mergenet.start_round': expected greater": {"mergenet": {"start_round": 0}},
@@ -271,7 +279,7 @@ def test_mistakes_are_told_before_anything_is_written(model: Path, tmp_path: Pat
         "'mergenet.f': expected greater": {"mergenet": {"f": 0}},
         "d_attention to be a multiple of heads": {"mergenet": {"d_attention": 10, "heads": 4}},
         "unknown key 'mergenet.layer'; did you mean 'layers'": {"mergenet": {"layer": 1}},
-        "needs public images": {"data": {"name": "digits", "train_limit": 60}},
+        "needs at least 2 public images; found 0": {"data": {"name": "digits", "train_limit": 60}},
         "no-such-model is no saved model": {"teacher": {"model": "no-such-model"}},
         "has the backbone conv4; expected teacher.backbone = resnet10": {
             "teacher": {"model": str(model), "backbone": "resnet10"}
@@ -324,6 +332,94 @@ def test_without_public_images_a_teacher_must_be_given(model: Path, tmp_path: Pa
         for title, teacher in (("random", random), ("model", {"model": str(model)})):
             out = tmp_path / f"{recipe}-{title}"
             assert run(out, recipes=[recipe], teacher=teacher, rounds={"count": 2}, **alone)
+
+
+def test_a_grid_of_settings_and_recipes_that_do_not_use_them(tmp_path: Path) -> None:
+    found = run(
+        tmp_path / "run",
+        recipes=["fedavg", "mergenet-public", "mergenet-central"],
+        mergenet={**STUDY["mergenet"], "start_round": [1, 2]},
+        rounds={"count": 2},
+    )
+    axis = {(row["recipe"], row["mergenet.start_round"]) for row in found}
+    public = {("mergenet-public", 1), ("mergenet-public", 2)}
+    assert axis == {("fedavg", None), ("mergenet-central", None), *public}
+    lines = lines_of(read_runs([tmp_path / "run"]).measured, [0.6])
+    pairs = paired(lines, Baseline.parse("fedavg"))
+    assert all(pair.differences for pair in pairs), [pair.why for pair in pairs]
+
+
+def test_a_random_teacher_is_like_the_model_it_is_compared_with(model: Path) -> None:
+    study = {
+        **STUDY,
+        "net": {"backbone": "resnet10-narrow"},
+        "teacher": {"model": str(model)},
+        "recipes": ["mergenet-public", "mergenet-random-teacher"],
+    }
+    backbones = {one.recipe.name: random_or_loaded(one) for one in load_study(study).trials()}
+    assert backbones == {"mergenet-public": "conv4", "mergenet-random-teacher": "conv4"}
+
+
+def random_or_loaded(one: Trial) -> str:
+    asked = one.setup.teacher
+    if asked.model is None:
+        return str(asked.backbone)
+    return SavedModel.load(Path(asked.model)).header.net.backbone
+
+
+def test_a_teacher_may_move(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "a")
+    run(tmp_path / "run", recipes=["kd"], teacher={"model": str(tmp_path / "a")})
+    (tmp_path / "a").rename(tmp_path / "b")
+    before = timeless(tmp_path / "run")
+    run(tmp_path / "run", recipes=["kd"], teacher={"model": str(tmp_path / "b")})
+    assert timeless(tmp_path / "run") == before
+
+
+def test_costs_stay_when_fusions_are_added(own: Path) -> None:
+    def costs() -> list[Any]:
+        found = [*rows(own, "mergenet-public", "server"), *rows(own, "fedavg", "average")]
+        return [(row["server_seconds"], row["seconds"], row["accuracy_before"]) for row in found]
+
+    before = costs()
+    assert all(seconds > 0 for seconds, _, _ in before[:3])
+    again = {"use": "server", "as": "again"}
+    for fusion in ("outputs", again):
+        accord.fuse(own, [fusion], workers=1, quiet=True)
+    assert costs() == before
+    (other,) = rows(own, "mergenet-public", "again")
+    assert other["accuracy_before"] == before[2][2]
+
+
+def test_the_average_is_measured_beside_the_servers_net() -> None:
+    study = {**STUDY, "recipes": [{"use": "mergenet-public", "fusion": "server", "as": "x"}]}
+    (only,) = load_study(study).trials()
+    assert [fusion.label for fusion in only.fusions] == ["server", "average"]
+
+
+def test_recipes_may_change_what_fits_the_study() -> None:
+    study = {
+        **STUDY,
+        "mergenet": {"heads": 4},
+        "budget": {**STUDY["budget"], "schedule": "multistep", "milestones": [1]},
+        "recipes": [
+            {"use": "mergenet-public", "mergenet": {"d_attention": 12}, "as": "x"},
+            {"use": "mergenet-public", "budget": {"milestones": [2]}, "as": "y"},
+        ],
+    }
+    one, other = load_study(study).trials()
+    assert (one.setup.mergenet.d_attention, other.setup.budget.milestones) == (12, (2,))
+    wrong = {"use": "mergenet-public", "mergenet": {"d_attention": 10}, "as": "x"}
+    with pytest.raises(AccordError, match=r"recipes.x.mergenet.*multiple of heads"):
+        load_study({**study, "recipes": [wrong]})
+
+
+def test_rounds_without_any_fusion_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = {**STUDY, "recipes": ["mergenet-public"], "rounds": {"count": 1}}
+    accord.run(study, out=tmp_path, workers=1)
+    assert "none of its 1 rounds has a fusion of knowledge" in capsys.readouterr().err
 
 
 def test_fewer_than_five_classes_have_no_top5(tmp_path: Path) -> None:

@@ -254,9 +254,10 @@ def test_a_client_replaces_its_layer_and_trains_both(tmp_path: Path) -> None:
 
 def test_clients_fuse_every_f_batches_and_only_in_due_rounds() -> None:
     """The values φ after a round tell how often it was trained: not at all without a fusion."""
-    labels = images("1")  # 18 images: three batches of 8
-    for f, fused in ((1, [0, 1, 2]), (2, [0, 2]), (3, [0]), (9, [0])):
-        client = make_client(labels, mergenet(train="client", f=f).start(opening()).briefing(), "1")
+    labels = images("1")  # 18 images: three batches of 8 in each of two epochs
+    for f, fused in ((1, [0, 1, 2, 3, 4, 5]), (2, [0, 2, 4]), (3, [0, 3]), (4, [0, 4]), (9, [0])):
+        started = mergenet(train="client", f=f).start(opening(epochs=2))
+        client = make_client(labels, started.briefing(), "1")
         assert isinstance(client, Training)
         assert client.enriching is not None
         seen: list[int] = []
@@ -275,6 +276,50 @@ def test_clients_fuse_every_f_batches_and_only_in_due_rounds() -> None:
     upload = answer(make_client(labels, late, "1"))
     kept = unprefixed(ADAPTER, upload.tensors)
     assert same(kept, unprefixed(ADAPTER, late.tensors))
+
+
+def test_an_interrupted_client_goes_on_with_the_same_adapter() -> None:
+    briefing = mergenet(train="client", lr=0.01).start(opening(epochs=3)).briefing()
+    whole = answer(make_client(images("1"), briefing, "1"))
+    first = make_client(images("1"), briefing, "1")
+    first.run_epoch()
+    state = first.state()
+    assert state is not None
+    second = make_client(images("1"), briefing, "1")
+    second.restore(state)
+    assert same(answer(second).tensors, whole.tensors)
+
+
+def test_pseudo_learns_only_from_a_net_that_was_fused(tmp_path: Path) -> None:
+    """Fusions in rounds 1 and 3: the net of round 3 was sent without one."""
+    method = mergenet(train="pseudo", fusion_frequency=2, lr=0.1, bn_recalibrate=False)
+    states = [method.start(opening())]
+    for number in range(1, 4):
+        states.append(method.advance(states[-1], scene(states[-1], tmp_path / str(number))))
+    values = [_adapter(state) for state in states]
+    assert same(values[0], values[1])  # nothing had been sent before
+    assert not same(values[1], values[2])
+    assert same(values[2], values[3])
+    assert [state.header.own["told"]["fused"] for state in states[1:]] == [True, False, True]
+
+
+def test_batch_norms_are_trained_as_they_are_used(tmp_path: Path) -> None:
+    """With recalibration the statistics are those of the batch, without it the averaged ones."""
+    losses = []
+    for recalibrate in (True, False):
+        method = mergenet(bn_recalibrate=recalibrate)
+        state = method.start(opening())
+        told = scene(state, tmp_path)
+        averaged = make_part(methods, "averaging", "method").filled({"use": "average"}, "recipe")
+        weights = net(averaged.advance(state, told))
+        model = loaded_net(told.briefing.header.net, 1, 10, weights).train(recalibrate)
+        seen, labels = next(iter(_batches(told, method.asked, "adapter")))
+        with torch.no_grad():
+            expected = F.cross_entropy(model(seen)[1], labels)
+        found = method.advance(state, told).header.own["told"]["first_loss"]
+        assert found == pytest.approx(float(expected), rel=1e-4)
+        losses.append(found)
+    assert losses[0] != pytest.approx(losses[1], rel=1e-3)
 
 
 def test_the_server_averages_the_adapters_of_clients(tmp_path: Path) -> None:
@@ -351,16 +396,18 @@ def test_a_teacher_sees_images_in_its_own_normalisation() -> None:
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:
     no_public = {
-        "mergenet.train: public needs public images": mergenet(),
+        "mergenet.train: public needs at least 2 public images": mergenet(),
         "mergenet.bn_recalibrate: true needs": mergenet(train="pseudo", bn_recalibrate=True),
-        "teacher.trainable: true needs public": mergenet(
+        "teacher.trainable: true needs at least 2 public": mergenet(
             TeacherConfig(trainable=True), train="client"
         ),
     }
     for words, method in no_public.items():
-        with pytest.raises(AccordError, match=words):
-            method.require("batch", 0)
-        method.require("batch", 10)
+        for public in (0, 1):  # a batch norm needs two images
+            with pytest.raises(AccordError, match=words):
+                method.require("batch", public)
+        method.require("group", 1)
+        method.require("batch", 2)
     mergenet(train="pseudo").require("batch", 0)
     with pytest.raises(AccordError, match="several rounds that uses the teacher"):
         mergenet(TeacherConfig(trainable=True), adapter="direct").require("batch", 10)

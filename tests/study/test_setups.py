@@ -88,6 +88,8 @@ def test_relative_models_start_from_the_study(tmp_path: Path) -> None:
     one, other = load_study(tmp_path / "study.yaml").trials()
     assert one.setup.teacher.model == str(tmp_path / "nets/a")
     assert other.setup.teacher.model == str(tmp_path / "nets/b")
+    several = load_study(tmp_path / "study.yaml", ["teacher={model: [a, b]}"])
+    assert {s.teacher.model for s in several.setups} == {str(Path.cwd() / n) for n in "ab"}
     (over, _) = load_study(tmp_path / "study.yaml", ["teacher.model=here"]).trials()
     assert over.setup.teacher.model == str(Path.cwd() / "here")
 

@@ -25,11 +25,25 @@ def parse(model: type[M], values: Any, where: str) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        by_key: dict[tuple[str, ...], list[Any]] = {}
-        for item in error.errors():
-            by_key.setdefault(_path(item["loc"]), []).append(item)
-        problems = [_sentence(model, path, items, where) for path, items in by_key.items()]
-        raise AccordError(" ".join(problems[:3])) from None
+        raise _explained(model, error.errors(), where) from None
+
+
+def check_alone(model: type[Config], values: Any, where: str) -> None:
+    """Checks each value by itself, but not whether the values fit together or are complete."""
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        single = [item for item in error.errors() if item["loc"] and item["type"] != "missing"]
+        if single:
+            raise _explained(model, single, where) from None
+
+
+def _explained(model: type[Config], mistakes: list[Any], where: str) -> AccordError:
+    by_key: dict[tuple[str, ...], list[Any]] = {}
+    for item in mistakes:
+        by_key.setdefault(_path(item["loc"]), []).append(item)
+    problems = [_sentence(model, path, items, where) for path, items in by_key.items()]
+    return AccordError(" ".join(problems[:3]))
 
 
 def _path(steps: tuple[int | str, ...]) -> tuple[str, ...]:

@@ -33,13 +33,20 @@ class MergeNetConfig(Config):
     fusion_frequency: int = Field(1, ge=1, description="rounds from one fusion to the next")
     f: int = Field(1, ge=1, description="for train: client, batches from one fusion to the next")
     d_attention: int = Field(
-        64, ge=1, description="width of the bottleneck; the widths of paper follow from the layers"
+        64,
+        ge=1,
+        le=8192,
+        description="width of the bottleneck; the widths of paper follow from the layers",
     )
-    heads: int = Field(8, ge=1, description="number of attention heads")
-    layers: int = Field(2, ge=1, description="number of attention layers")
+    heads: int = Field(8, ge=1, le=1024, description="number of attention heads")
+    layers: int = Field(2, ge=1, le=64, description="number of attention layers")
     lr: float = Field(0.001, gt=0, le=100, description="the adapter's learning rate")
-    steps: int = Field(30, ge=1, description="for train: public, steps of the server per round")
-    batch: int = Field(64, ge=2, description="for train: public, public images per step")
+    steps: int = Field(
+        30, ge=1, le=1_000_000, description="for train: public, steps of the server per round"
+    )
+    batch: int = Field(
+        64, ge=2, le=1_000_000, description="for train: public, public images per step"
+    )
     loss: Literal["labels", "teacher"] = Field(
         "labels",
         description="for train: public, what the adapter learns: the labels of the public images, "
@@ -57,7 +64,10 @@ class MergeNetConfig(Config):
         """A mapping {student: teacher} is another way to write the pairs."""
         if isinstance(value, Mapping):
             return list(value.items())
-        return () if value is None else value
+        pairs = () if value is None else value
+        if not isinstance(pairs, list | tuple) or not all(_is_pair(pair) for pair in pairs):
+            raise ValueError("expected a list of pairs [[student layer, teacher layer], …]")
+        return pairs
 
     @model_validator(mode="after")
     def _consistent(self) -> MergeNetConfig:
@@ -80,3 +90,8 @@ class MergeNetConfig(Config):
         """Whether round r has a fusion: r ≥ start and (r − start) mod frequency = 0."""
         since = number - self.start_round
         return since >= 0 and since % self.fusion_frequency == 0
+
+
+def _is_pair(value: Any) -> bool:
+    pair = isinstance(value, list | tuple) and len(value) == 2
+    return pair and all(isinstance(name, str) for name in value)

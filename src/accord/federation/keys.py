@@ -8,7 +8,7 @@ from typing import Any
 
 from accord.federation.devices import use_autocast
 from accord.federation.teacher import NAME
-from accord.federation.teaching import needs_teacher
+from accord.federation.teaching import digest_of_model, model_of, needs_teacher
 from accord.federation.work import Run
 from accord.objective.bank import BankConfig
 from accord.study.recipe import TrainingRecipe
@@ -44,7 +44,8 @@ def training_key(trial: Trial, allocation: str, helper: Run | None) -> str:
     if trial.recipe.several_rounds:
         parts += [setup["rounds"], trial.method_spec]
     if needs_teacher(trial):
-        parts.append(setup["teacher"])
+        model = model_of(trial)  # known by its content, because a folder may move
+        parts.append({**setup["teacher"], "model": model and digest_of_model(model)})
     return key_of(*parts)
 
 

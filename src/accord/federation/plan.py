@@ -128,6 +128,17 @@ class Plan:
                 )
         except AccordError as error:
             raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
+        fused = [trial.method.fusion_applied(r) for r in range(1, trial.method.rounds + 1)]
+        if False in fused and True not in fused:
+            self._tell_once(
+                f"recipe {trial.recipe.name!r}: none of its {len(fused)} rounds has a fusion of "
+                f"knowledge, because mergenet.start_round is {trial.setup.mergenet.start_round}"
+            )
+
+    def _tell_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self.tell(line)
 
     def check_fusions(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses fusions that cannot be used on this trial's uploads."""
@@ -154,9 +165,8 @@ class Plan:
             f"the public images have none of {len(lacking)} classes ({_some(lacking)}), and so the "
             "bank has no features of these classes"
         )
-        if lacking and line not in self._told:
-            self._told.add(line)
-            self.tell(line)
+        if lacking:
+            self._tell_once(line)
 
     def _note_revealing(self, trial: Trial, allocation: Allocation) -> None:
         """Counts clients with fewer images than features, whose sums reveal single images."""

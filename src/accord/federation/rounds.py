@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ class RoundReport(Config):
     upload_bytes: int
     download_bytes: int
     seconds: float  # training time on one core, summed over clients
+    server_seconds: float | None = None  # time in which the server made the state after the round
     fusion_applied: bool | None = None  # whether knowledge was fused; None if it never is
 
 
@@ -65,7 +65,7 @@ class Round:
         """The clients whose uploads are used; before the round is closed, all that were asked."""
         return self.report.answered if self.closed else self.asked
 
-    @cached_property
+    @property
     def report(self) -> RoundReport:
         path = self.folder.report
         try:

@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -48,6 +48,15 @@ class ModelHeader(Config):
     origin: dict[str, Any] = Field(
         {}, description="run, trial, epoch and clients that the model comes from"
     )
+
+    @model_validator(mode="after")
+    def _one_constant_per_channel(self) -> Self:
+        if not len(self.mean) == len(self.std) == self.channels:
+            raise ValueError(
+                f"expected {self.channels} values in mean and std, one per channel; found "
+                f"{len(self.mean)} and {len(self.std)}"
+            )
+        return self
 
     @classmethod
     def of(

@@ -88,9 +88,11 @@ class MergeNet(Averaging):
             "teacher.trainable: true": self.trainable,
         }
         for key, needed in needs.items():
-            if needed and not public:
+            least = 1 if norm == "group" else 2  # a batch norm needs two images
+            if needed and public < least:
                 raise AccordError(
-                    f"{key} needs public images; found none. Set data.public, for example to 0.1."
+                    f"{key} needs at least {least} public images; found {public}. Set data.public, "
+                    "for example to 0.1."
                 )
         if self.trainable and (not self.needs_teacher or self.rounds == 1):
             raise AccordError(

@@ -78,7 +78,10 @@ def train_teacher(
 def _batches(
     scene: Scene, settings: MergeNetConfig, purpose: str
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Augmented public images and their labels; every image once, then all again."""
+    """Augmented public images and their labels, in batches of a new random order of all images.
+
+    A rest that is smaller than a batch is left out, and the images are put in order anew.
+    """
     header, public = scene.briefing.header, scene.public
     order = torch_generator(header.seed, "server", purpose, "batches", header.round)
     draws = torch_generator(header.seed, "server", purpose, "views", header.round)

@@ -29,12 +29,14 @@ class TeacherConfig(Config):
     )
     model: str | None = Field(
         None,
+        min_length=1,
         description="folder of a saved model (accord teacher); null: the server trains the teacher "
         "on its public images",
     )
     epochs: int | None = Field(
         None,
         ge=1,
+        le=1_000_000,
         description="epochs of a teacher that the server trains; null: those of the recipe "
         "public-teacher",
     )

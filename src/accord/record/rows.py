@@ -46,6 +46,8 @@ OF_ROUND = (
     *("train_loss", "train_accuracy"),
 )
 
+OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
+
 Row = dict[str, Any]
 
 
@@ -73,8 +75,13 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
 
 
 def _coordinate(info: dict[str, Any], axis: str) -> Any:
-    """The value of a trial on a grid axis; None for a pooled trial and a key of the partition."""
+    """The value of a trial on a grid axis; None if the trial does not depend on it.
+
+    A pooled trial has no partition and no rounds in which a fusion could begin.
+    """
     section, key = axis.split(".")
-    if section == "partition" and info["partition"] == "pooled":
+    if info["partition"] == "pooled" and (section == "partition" or axis in OF_ROUNDS):
+        return None
+    if section in info["idle"]:
         return None
     return info["config"][section].get(key)

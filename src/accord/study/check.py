@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 from accord.balance import balances
 from accord.core.budget import Budget
-from accord.core.config import Config, keys, parse
+from accord.core.config import Config, check_alone, keys, parse
 from accord.core.errors import AccordError, nearest
 from accord.core.mergenet import MergeNetConfig
 from accord.core.parts import make_part, part_spec
 from accord.fusion import fusions
+from accord.fusion.base import Merge
 from accord.fusion.named import NamedFusion
 from accord.methods import methods
+from accord.methods.mergenet import MergeNet
 from accord.nets.settings import TeacherConfig
 from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.objective.bank import BankConfig
@@ -97,14 +99,27 @@ def _check_training(recipe: TrainingRecipe, where: str) -> TrainingRecipe:
     _refuse_two_on_local(align, where)
     method = make_part(methods, recipe.method, f"{where}.method")
     filled = method.filled(recipe.fusion[0].spec, where)
+    fusion = recipe.fusion
+    if isinstance(filled, MergeNet):
+        fusion = _with_average(recipe, filled, where)
     checked = {
         "objective": objective,
         "align": align,
         "anchors": _anchors(recipe, where),
         "bank": _bank(recipe, where),
         "method": part_spec(recipe.method["use"], filled),
+        "fusion": fusion,
     }
     return recipe.model_copy(update=checked)
+
+
+def _with_average(recipe: TrainingRecipe, method: MergeNet, where: str) -> tuple[NamedFusion, ...]:
+    """The recipe's fusions; beside the server's net also the net before it was enriched."""
+    merge = NamedFusion.read(method.merge, f"{where}.method.merge")
+    enriched = any(isinstance(f.rule, Merge) and f.rule.after_advance for f in recipe.fusion)
+    if not enriched or any(f.rule == merge.rule for f in recipe.fusion):
+        return recipe.fusion
+    return (*recipe.fusion, merge)
 
 
 def _check_names(recipe: TrainingRecipe, where: str) -> None:
@@ -144,7 +159,7 @@ def _check_sections(recipe: TrainingRecipe, where: str) -> None:
         if unknown:
             hint = nearest(unknown[0], keys(model)) or "."
             raise AccordError(f"{where}.{name}: unknown key {unknown[0]!r}{hint}")
-        parse(model, own, f"{where}.{name}")
+        check_alone(model, own, f"{where}.{name}")
     if recipe.mergenet and recipe.method["use"] != "mergenet":
         raise AccordError(
             f"{where}.mergenet: these settings are for the method mergenet; found the method "

@@ -16,7 +16,9 @@ from accord.study.settings import takes_list
 Resolved = dict[str, Any]
 LATEST = ("bounds", "device", "keep_checkpoints")  # change no result: the latest value is kept
 HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.clients")
-FREE = (*HAVE_COLUMNS, "data.path")  # images are identified by their content, not by their path
+# Images and models are identified by their content, not by their path.
+BY_CONTENT = ("data.path", "teacher.model")
+FREE = (*HAVE_COLUMNS, *BY_CONTENT)
 
 
 def joined(old: Resolved, new: Resolved, path: Path) -> Resolved:
@@ -48,7 +50,8 @@ def _value(name: str, before: Any, now: Any, path: Path) -> Any:
 
     A grid axis may get more values or be used in part, and the keys of `FREE` may get any value.
     """
-    moved = name == "data.path" and not isinstance(before, list) and not isinstance(now, list)
+    single = not isinstance(before, list) and not isinstance(now, list)
+    moved = name in BY_CONTENT and single and None not in (before, now)
     if before == now or moved:
         return now
     if not takes_list(name):

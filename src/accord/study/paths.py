@@ -23,18 +23,7 @@ def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
         raw = {**raw, "recipes": recipes}
     if isinstance(raw.get("fusions"), list):
         raw = {**raw, "fusions": [absolute_images(entry, folder) for entry in raw["fusions"]]}
-    data = raw.get("data")
-    if not isinstance(data, Mapping) or not isinstance(data.get("path"), str | list):
-        return raw
-
-    def absolute(path: Any) -> Any:
-        if not isinstance(path, str):
-            return path
-        return str((folder / Path(path).expanduser()).absolute())
-
-    path = data["path"]
-    found = [absolute(one) for one in path] if isinstance(path, list) else absolute(path)
-    return {**raw, "data": {**data, "path": found}}
+    return {**raw, "data": _absolute(raw["data"], "path", folder)} if "data" in raw else raw
 
 
 def absolute_images(entry: Any, folder: Path) -> Any:
@@ -43,9 +32,15 @@ def absolute_images(entry: Any, folder: Path) -> Any:
 
 
 def _absolute(entry: Any, key: str, folder: Path) -> Any:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get(key), str):
-        return entry
-    return {**entry, key: str((folder / Path(entry[key]).expanduser()).absolute())}
+    """`entry` with an absolute path, or a list of them, at `key`; other values stay as they are."""
+    value = entry.get(key) if isinstance(entry, Mapping) else None
+    if isinstance(value, list):
+        return {**entry, key: [_path(one, folder) for one in value]}
+    return {**entry, key: _path(value, folder)} if isinstance(value, str) and value else entry
+
+
+def _path(value: Any, folder: Path) -> Any:
+    return str((folder / Path(value).expanduser()).absolute()) if isinstance(value, str) else value
 
 
 def absolute_recipe(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:

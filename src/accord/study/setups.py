@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, TypeVar
 
 from accord.core.budget import Budget
@@ -9,6 +10,7 @@ from accord.core.config import Config, parse
 from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
 from accord.data.schemes import Scheme, make_scheme
+from accord.messages.saved_model import SavedModel
 from accord.methods.mergenet import MergeNet
 from accord.nets.settings import TeacherConfig
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
@@ -76,7 +78,17 @@ def _teaching_for(recipe: Recipe, setup: Setup) -> dict[str, Config]:
         method = method.with_settings(mergenet, teacher)
     if method.needs_teacher or recipe.clients_ask_teacher:
         teacher = _changed(setup.teacher, recipe.teacher, f"{where}.teacher")
+        teacher = _like_the_model(teacher, setup.teacher.model)
     return {"mergenet": mergenet, "teacher": teacher}
+
+
+def _like_the_model(teacher: TeacherConfig, model: str | None) -> TeacherConfig:
+    """A random teacher has the backbone of the study's own model, which it is compared with."""
+    stands_in = teacher.allow_random and teacher.model is None and teacher.backbone is None
+    if not stands_in or model is None or not (Path(model) / "model.json").is_file():
+        return teacher
+    backbone = SavedModel.load(Path(model)).header.net.backbone
+    return teacher.model_copy(update={"backbone": backbone})
 
 
 def _changed(section: C, own: Spec, where: str) -> C:

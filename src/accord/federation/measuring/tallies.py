@@ -9,7 +9,6 @@ from accord.core.metrics import Metrics, Tally
 from accord.core.parts import make_part
 from accord.federation.measuring.scope import Checkpoint, Scope, after_advance
 from accord.federation.membership import EVERYBODY
-from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.measure import MeasureBlock
 from accord.federation.tasks.merge import MergeUploads
 from accord.fusion.base import Bound, Merge, fusions
@@ -25,19 +24,16 @@ class Tallies:
     scope: Scope
     blocks: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
     solutions: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
-    advancing: dict[int, float] = field(default_factory=dict)  # round → seconds of the server
 
     def take(self, task: object, result: dict[str, Any]) -> None:
         if isinstance(task, MeasureBlock):
             self.blocks[task.epoch, task.part, task.start] = result
         elif isinstance(task, MergeUploads) and result["events"]:
             self.solutions[task.epoch, task.label] = result["events"][-1]
-        elif isinstance(task, Advance):
-            self.advancing[task.round] = result["seconds"]
 
     def write(self) -> None:
         """Adds up the blocks and writes measures.json; earlier measurements are kept."""
-        folder, changed = self.scope.folder, self.scope.membership != EVERYBODY
+        folder = self.scope.folder
         checkpoints = {c["epoch"]: c for c in folder.measures()["checkpoints"]}
         measured = {epoch for epoch, _, _ in self.blocks}
         for at in self.scope.checkpoints():
@@ -45,10 +41,9 @@ class Tallies:
                 continue
             fresh = self.checkpoint(at)
             old = checkpoints.get(at.epoch, {"fusions": {}})
-            # Fusing only some clients does not change the trial's costs and clients' accuracies.
-            kept = old if changed else {}
+            # Further fusions do not change the trial's costs and its clients' accuracies.
             fusions = {**old["fusions"], **fresh["fusions"]}
-            checkpoints[at.epoch] = {**fresh, **kept, "fusions": fusions}
+            checkpoints[at.epoch] = {**fresh, **old, "fusions": fusions}
         folder.write_measures([checkpoints[epoch] for epoch in sorted(checkpoints)])
         self.blocks.clear()
 
@@ -115,8 +110,9 @@ class Tallies:
             return found[merged[0]][0].accuracy
         # The average is not measured again when the server's net is.
         known = self.scope.folder.measures()["checkpoints"]
-        old = [c["fusions"].get(name, {}) for c in known if c["epoch"] == at.epoch]
-        return old[0].get("accuracy_before") if old else None
+        old = [c["fusions"].values() for c in known if c["epoch"] == at.epoch]
+        told = [found["accuracy_before"] for fusions in old for found in fusions]
+        return next((accuracy for accuracy in told if accuracy is not None), None)
 
     def _alone(
         self, at: Checkpoint, headers: list[UploadHeader], metrics: list[Metrics]
@@ -152,19 +148,11 @@ class Tallies:
         return sum(one.report.download_bytes for one in until)
 
     def _server_seconds(self, at: Checkpoint) -> float | None:
-        """The time in which the server began the next rounds so far; None if it is not known."""
-        scope, number = self.scope, at.round.number
-        if not scope.trial.recipe.several_rounds:
+        """The time in which the server made the states after the rounds so far."""
+        if not self.scope.trial.recipe.several_rounds:
             return None
-        if at.round is scope.rounds[-1] and not scope.uses_final_state:
-            self.advancing.setdefault(number, 0.0)  # nothing follows the last round
-        before: list[Any] = [
-            checkpoint["server_seconds"]
-            for checkpoint in self.scope.folder.measures()["checkpoints"]
-            if checkpoint["round"] == number - 1
-        ]
-        known = [self.advancing.get(number), *(before[-1:] if number > 1 else [0.0])]
-        return None if len(known) < 2 or None in known else sum(known)
+        until = [one for one in self.scope.rounds if one.number <= at.round.number]
+        return sum(one.report.server_seconds or 0.0 for one in until)
 
     def _personal(self, at: Checkpoint, own: list[Metrics]) -> dict[str, float]:
         """The mean accuracy of clients' own nets on test images with their own class shares."""

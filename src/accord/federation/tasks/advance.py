@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from accord.core.errors import ClientError
+from accord.core.files import read_json, write_json
 from accord.core.parts import make_part
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
 from accord.fusion.base import Scene
@@ -26,6 +28,12 @@ class Advance(Task):
     answered: tuple[str, ...]  # the clients that sent an upload
     clients: int  # number of clients of the whole federation
 
+    def out_of_memory(self, record: Record, said: str) -> ClientError:  # noqa: ARG002
+        return ClientError(
+            f"out of memory ({said}). Choose a smaller net.backbone, or for MergeNet a smaller "
+            "mergenet.batch or the adapter bottleneck."
+        )
+
     def perform(self, record: Record, tell: Tell) -> Answer:
         trial = self.folder(record)
         folder, following = trial.round(self.round), trial.round(self.round + 1)
@@ -43,5 +51,8 @@ class Advance(Task):
         )
         began = time.perf_counter()
         found = method.advance(state, scene)
+        seconds = time.perf_counter() - began
+        # The report is written first: if the state exists, its time is known.
+        write_json(folder.report, {**read_json(folder.report), "server_seconds": seconds})
         found.save(following.server_state)
-        return {"seconds": time.perf_counter() - began, "told": found.header.own.get("told", {})}
+        return {"seconds": seconds, "told": found.header.own.get("told", {})}

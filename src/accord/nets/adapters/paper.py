@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
 from accord.nets.adapters.base import TINY, Adapter, Size, adapters, attend
 
@@ -68,6 +69,11 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, known: int, heads: int) -> None:
         super().__init__()
         inner = max((width + known) // 2, NARROWEST) // heads * heads
+        if not inner:
+            raise AccordError(
+                f"mergenet.heads: expected at most {max((width + known) // 2, NARROWEST)} for the "
+                f"adapter paper and layers of {width} and {known} columns; found {heads}."
+            )
         self.heads = heads
         self.query, self.out = nn.Linear(width, inner), nn.Linear(inner, width)
         self.key = nn.Linear(known, inner, bias=False)  # a softmax would ignore its bias

@@ -136,7 +136,9 @@ def _fits(line: Line, other: Line, counts: Callable[[str], bool]) -> bool:
     dealt = not pooled(line.setting) and not pooled(other.setting)
     if dealt and _partition(line) != _partition(other):
         return False
-    return all(value == other.axes.get(axis) for axis, value in line.axes.items() if counts(axis))
+    # None: the trial does not depend on this axis, so that it is paired with every value.
+    values = ((v, other.axes.get(axis)) for axis, v in line.axes.items() if counts(axis))
+    return all(None in pair or pair[0] == pair[1] for pair in values)
 
 
 def _partition(line: Line) -> list[Any]:
