@@ -19,7 +19,17 @@ from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
 from accord.data.images import Bytes, Labels
 from accord.data.imageset import ImageSet
-from accord.messages import BANK, NET, Briefing, BriefingHeader, NetHeader, Upload, prefixed
+from accord.messages import (
+    BANK,
+    NET,
+    TEACHER,
+    Briefing,
+    BriefingHeader,
+    NetHeader,
+    TeacherHeader,
+    Upload,
+    prefixed,
+)
 from accord.nets.net import fresh_net
 from accord.objective import anchor_kinds
 from accord.objective.bank import choose, stand_in
@@ -69,6 +79,11 @@ def brief_for(
     )
     net = fresh_net(header.net, 1, 10, torch_generator(seed, "net"))
     tensors = prefixed(NET, net.state_dict())
+    if resolved.clients_ask_teacher:
+        teacher = TeacherHeader(net=header.net, mean=header.mean, std=header.std)
+        header = header.model_copy(update={"teacher": teacher})
+        taught = fresh_net(header.net, 1, 10, torch_generator(seed, "teacher"))
+        tensors |= prefixed(TEACHER, taught.state_dict())
     if resolved.anchors:
         kind = make_part(anchor_kinds, resolved.anchors, "anchors")
         tensors["anchors"] = kind.make(10, net.encoder.width, torch_generator(seed, "anchors"))

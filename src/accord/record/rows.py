@@ -82,6 +82,6 @@ def _coordinate(info: dict[str, Any], axis: str) -> Any:
     section, key = axis.split(".")
     if info["partition"] == "pooled" and (section == "partition" or axis in OF_ROUNDS):
         return None
-    if section in info["idle"]:
+    if section in info.get("idle", ()):
         return None
     return info["config"][section].get(key)
