@@ -30,7 +30,7 @@ ENRICHED: Raw = {
     **STUDY,
     "data": {"name": "digits", "train_limit": 40, "test_limit": 10, "public": 0.3},
     "budget": {"epochs": 2, "batch": 16},
-    "recipes": ["mergenet-public", "mergenet-pseudo", "mergenet-client"],
+    "recipes": ["mergenet-pseudo", "mergenet-client"],
     "mergenet": {"start_round": 1, "d_attention": 8, "steps": 2, "batch": 4},
     "teacher": {"epochs": 1, "trainable": True},
 }
@@ -115,11 +115,11 @@ def test_power_cuts_of_mergenet_change_no_bit(
     number = 5
     while cut_at(number, tmp_path / str(number), monkeypatch, ENRICHED):
         run(tmp_path / str(number), ENRICHED)
-        assert_same_record(tmp_path / str(number), tmp_path / "whole", trials=3)
+        assert_same_record(tmp_path / str(number), tmp_path / "whole", trials=2)
         states = sorted((tmp_path / str(number)).rglob("server.safetensors"))
-        assert len(states) == 5  # at the start and at the end of the last round, or at its start
+        assert len(states) == 3  # at the start and at the end of the last round, or at its start
         for path in states:
             other = tmp_path / "whole" / path.relative_to(tmp_path / str(number))
             assert same(ServerState.load(path).tensors, ServerState.load(other).tensors)
-        number += 17
-    assert number > 60  # so many files are written at least
+        number += 11
+    assert number > 35  # so many files are written at least
