@@ -397,7 +397,12 @@ def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(file: Path, tmp_pat
 def test_ctrl_c_says_that_one_can_go_on(file: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "accord.cli", "run", str(file), "budget.epochs=500"]
     process = subprocess.Popen(
-        [*command, "--workers", "1"], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        [*command, "--workers", "1"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        # A test that runs in the background inherits that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("runs/tiny/trials/*/events.jsonl")):

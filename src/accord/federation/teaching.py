@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from torch import Tensor
@@ -13,7 +14,7 @@ from accord.core.randomness import torch_generator
 from accord.data.allocation import Allocation
 from accord.messages import TeacherHeader
 from accord.messages.briefing import NetHeader
-from accord.messages.saved_model import SavedModel
+from accord.messages.saved_model import SavedModel, net_file
 from accord.model.predictor import Predictor
 from accord.nets.net import fresh_net
 from accord.study.study import Trial
@@ -87,8 +88,14 @@ def teacher_header(trial: Trial, allocation: Allocation) -> TeacherHeader:
 
 def digest_of_model(found: SavedModel) -> str:
     """A value that changes when the teacher's weights change."""
+    path = found.folder / net_file(0)
+    return _digest(found.folder, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=8)
+def _digest(folder: Path, changed: int) -> str:  # noqa: ARG001 - part of the cache's key
     digest = hashlib.sha256()
-    for name, tensor in sorted(found.weights(0).items()):
+    for name, tensor in sorted(SavedModel.load(folder).weights(0).items()):
         digest.update(name.encode())
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
