@@ -372,7 +372,7 @@ def test_two_processes_cannot_write_one_record(
 def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(file: Path, tmp_path: Path) -> None:
     import psutil
 
-    words = ("budget.epochs=60", "seeds=[0,1]", "--workers", "2", "--out", tmp_path / "r")
+    words = ("budget.epochs=30", "seeds=[0,1]", "--workers", "2", "--out", tmp_path / "r")
     command = [sys.executable, "-m", "accord.cli", "run", str(file), *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 90

@@ -211,12 +211,15 @@ def test_uploads_with_other_adapters_are_refused(whole: Path, tmp_path: Path) ->
 
 
 def test_workers_and_other_recipes_change_no_bit(whole: Path, tmp_path: Path) -> None:
-    for recipe in ("mergenet-public", "mergenet-client"):
-        run(tmp_path / recipe, recipes=[recipe], workers=2)
-        found = timeless(tmp_path / recipe)
-        asked = [row for row in timeless(whole) if row["recipe"] == recipe]
+    recipes = ("mergenet-public", "mergenet-client")
+    run(tmp_path / "run", recipes=[*recipes], workers=2)
+    for recipe in recipes:
+        found, asked = (
+            [row for row in timeless(out) if row["recipe"] == recipe]
+            for out in (tmp_path / "run", whole)
+        )
         assert found == asked
-        one, two = (trial(out, recipe).round(3) for out in (tmp_path / recipe, whole))
+        one, two = (trial(out, recipe).round(3) for out in (tmp_path / "run", whole))
         for name in "012":
             paths = (folder.upload(name, 6, last=True) for folder in (one, two))
             assert same(*(Upload.load(path).tensors for path in paths))
