@@ -310,8 +310,8 @@ def test_mistakes_are_told_before_anything_is_written(model: Path, tmp_path: Pat
             "recipes": [{"use": "finetune-public", "mergenet": {"train": "pseudo"}, "as": "x"}]
         },
         "teacher.trainable: true is for recipes whose method uses the teacher": {
-            "recipes": ["kd"],
-            "teacher": {"trainable": True, "epochs": 1},
+            "recipes": [{"use": "kd", "teacher": {"trainable": True}, "as": "x"}],
+            "teacher": {"epochs": 1},
         },
         "into the sections mergenet and teacher": {
             "recipes": [{"use": "mergenet-public", "method": {"settings": {"f": 2}}, "as": "x"}]

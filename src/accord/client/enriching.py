@@ -52,12 +52,15 @@ class Enriching:
                 self.layers[name].copy_(values)
 
     def learn(self) -> None:
-        """Trains φ after the backward pass of a step that began with a fusion."""
-        if not self.enriched:
-            return
-        gradients = [self.layers[name].grad for name in self.enriched]
-        torch.autograd.backward(list(self.enriched.values()), gradients)
-        self.optimiser.step()
+        """Trains φ after the backward pass of a step that began with a fusion.
+
+        A layer that the losses of the step do not depend on has no gradient and teaches nothing.
+        """
+        met = [name for name in self.enriched if self.layers[name].grad is not None]
+        if met:
+            gradients = [self.layers[name].grad for name in met]
+            torch.autograd.backward([self.enriched[name] for name in met], gradients)
+            self.optimiser.step()
         self.enriched = {}
 
     def values(self) -> dict[str, Tensor]:

@@ -31,6 +31,21 @@ def write_atomic(path: Path, content: bytes) -> None:
         raise
 
 
+def refuse_unwritable(path: Path, option: str) -> None:
+    """Raises AccordError if nothing can be written beside `path`, which the user gave as `option`.
+
+    It is called before long work, so that its result is not lost.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
+            pass
+    except OSError as error:
+        raise AccordError(
+            f"{option} {path} cannot be written: {error.strerror or error}. Choose another path."
+        ) from None
+
+
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 

@@ -6,6 +6,7 @@ that they are the same on every device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -63,6 +64,14 @@ def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
     """(x/255 − mean) / std without augmentation: (N, H, W, C) → (N, C, H, W), channels-last."""
     _check(images, mean, std)
     return _standardise(images.contiguous().float().div_(255), mean, std)
+
+
+def renormalising(
+    mean: Sequence[float], std: Sequence[float], own_mean: Sequence[float], own_std: Sequence[float]
+) -> tuple[Tensor, Tensor]:
+    """(scale, shift) from images normalised by mean and std to images normalised by the others."""
+    old_mean, old_std, new_mean, new_std = map(torch.tensor, (mean, std, own_mean, own_std))
+    return old_std / new_std, (old_mean - new_mean) / new_std
 
 
 class Draws(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from accord.client.make import make_client
 from accord.core.errors import AccordError, ClientError
+from accord.core.files import refuse_unwritable
 from accord.data.convert import convert
 from accord.data.images import Labels
 from accord.data.imageset import ImageSet
@@ -66,25 +66,18 @@ def refuse_to_write(out: Path, briefing: Path, images: Path) -> None:
         raise AccordError(
             f"--out {out} is one of the inputs, or is in the folder of images. Choose another file."
         )
-    try:
-        if out.exists() and not _is_upload(out):
-            raise AccordError(
-                f"--out {out}: expected a new file, or an upload to write again; found another "
-                "kind of file. Choose another name."
-            )
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(prefix=f".{out.name}.", dir=out.parent):
-            pass
-    except OSError as error:
+    refuse_unwritable(out, "--out")
+    if out.exists() and not _is_upload(out):
         raise AccordError(
-            f"--out {out} cannot be written: {error.strerror or error}. Choose another path."
-        ) from None
+            f"--out {out}: expected a new file, or an upload to write again; found another kind of "
+            "file. Choose another name."
+        )
 
 
 def _is_upload(path: Path) -> bool:
     try:
         Upload.load(path)
-    except AccordError:
+    except (AccordError, OSError):
         return False
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,9 +11,8 @@ from torch import Tensor
 from accord.core.errors import AccordError
 from accord.core.randomness import torch_generator
 from accord.data.allocation import Allocation
-from accord.messages import TeacherHeader
-from accord.messages.briefing import NetHeader
-from accord.messages.saved_model import SavedModel, net_file
+from accord.messages import NetHeader, TeacherHeader
+from accord.messages.saved_model import SavedModel, digest_of, net_file
 from accord.model.predictor import Predictor
 from accord.nets.net import fresh_net
 from accord.study.study import Trial
@@ -94,11 +92,7 @@ def digest_of_model(found: SavedModel) -> str:
 
 @lru_cache(maxsize=8)
 def _digest(folder: Path, changed: int) -> str:  # noqa: ARG001 - part of the cache's key
-    digest = hashlib.sha256()
-    for name, tensor in sorted(SavedModel.load(folder).weights(0).items()):
-        digest.update(name.encode())
-        digest.update(tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    return digest_of(SavedModel.load(folder).weights(0))
 
 
 def _check_model(found: SavedModel, trial: Trial, allocation: Allocation) -> None:

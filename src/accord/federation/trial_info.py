@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from accord.core.versions import versions
 from accord.federation.teaching import needs_teacher
 from accord.fusion.named import NamedFusion
-from accord.methods.mergenet import MergeNet
 from accord.record.summary import summaries
 from accord.study.study import Trial
 
@@ -60,10 +59,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
 
 def _idle_sections(trial: Trial) -> list[str]:
     """The sections about teachers that the trial does not depend on."""
-    used = {
-        "mergenet": isinstance(trial.method, MergeNet),
-        "teacher": needs_teacher(trial),
-    }
+    used = {"mergenet": trial.recipe.uses_mergenet, "teacher": needs_teacher(trial)}
     return [name for name, is_used in used.items() if not is_used]
 
 

@@ -7,9 +7,9 @@ model/net-0.safetensors, …    the nets of the model: one, or one for each clie
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from accord.core.config import Config, parse
 from accord.core.errors import AccordError
-from accord.core.files import read_json, write_atomic, write_json
+from accord.core.files import read_json, refuse_unwritable, write_atomic, write_json
 from accord.messages.briefing import BriefingHeader, NetHeader
 
 COMBINER = "combiner.safetensors"
@@ -142,14 +142,16 @@ def refuse_to_train(folder: Path, record: Path) -> None:
             f"--save {folder}: the record of the training is written to {record}. Choose another "
             "folder."
         )
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent):
-            pass
-    except OSError as error:
-        raise AccordError(
-            f"--save {folder} cannot be written: {error.strerror or error}. Choose another folder."
-        ) from None
+    refuse_unwritable(folder, "--save")
+
+
+def digest_of(weights: dict[str, Tensor]) -> str:
+    """A short hash of tensors, which changes when a name or a value changes."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(name.encode())
+        digest.update(weights[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def net_file(index: int) -> str:

@@ -51,6 +51,11 @@ class Method(Config, ABC):
         """Whether `start` needs the weights of the server's teacher."""
         return False
 
+    @property
+    def starts_from(self) -> dict[str, Any] | None:
+        """The fusion of the uploads whose net `advance` enriches; None if it only merges."""
+        return None
+
     def fusion_applied(self, number: int) -> bool | None:  # noqa: ARG002
         """Whether round `number` fuses knowledge into the net; None if the method never does."""
         return None

@@ -77,6 +77,10 @@ class MergeNet(Averaging):
     def needs_teacher(self) -> bool:
         return adapters.get(self.asked.adapter).uses_teacher
 
+    @property
+    def starts_from(self) -> dict[str, Any] | None:
+        return self.merge
+
     def fusion_applied(self, number: int) -> bool | None:
         return self.asked.due(number)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-import torch
 from torch import Tensor, nn
 
+from accord.data.views import renormalising
 from accord.messages import TeacherHeader
 from accord.nets.net import loaded_net
 
@@ -28,9 +28,9 @@ class TeacherNet(nn.Module):
     ) -> None:
         super().__init__()
         self.net = loaded_net(header.net, len(mean), classes, weights).requires_grad_(False)
-        own_mean, own_std = torch.tensor(header.mean), torch.tensor(header.std)
-        self.register_buffer("scale", torch.tensor(std) / own_std)
-        self.register_buffer("shift", (torch.tensor(mean) - own_mean) / own_std)
+        scale, shift = renormalising(mean, std, header.mean, header.std)
+        self.register_buffer("scale", scale)
+        self.register_buffer("shift", shift)
         self.eval()
 
     def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - always in eval mode

@@ -118,10 +118,10 @@ def _parts_of_training(recipe: TrainingRecipe) -> Parts:
         found.append(("bank", BankConfig, recipe.bank.model_dump()))
     if recipe.several_rounds:
         found.append(("method", methods.get(recipe.method_name), recipe.method))
-    if recipe.method_name == "mergenet":
+    if recipe.uses_mergenet:
         values = {**MergeNetConfig().model_dump(), **recipe.mergenet}
         found.append(("mergenet", MergeNetConfig, values))
-    if recipe.clients_ask_teacher or recipe.method_name == "mergenet":
+    if recipe.may_use_teacher:
         values = {**TeacherConfig().model_dump(), **recipe.teacher}
         found.append(("teacher", TeacherConfig, values))
     return found
@@ -136,7 +136,7 @@ def example(recipe: Recipe) -> str:
         return "balance: {lambda: 10}, "
     if "contrast" in recipe.objective:
         return "objective: {contrast: {temperature: 0.5}}, "
-    if recipe.method_name == "mergenet":
+    if recipe.uses_mergenet:
         return "mergenet: {start_round: 1}, "
     if recipe.several_rounds:
         return "method: {count: 10}, "

@@ -13,8 +13,7 @@ from accord.core.parts import make_part, part_spec
 from accord.fusion import fusions
 from accord.fusion.base import Merge
 from accord.fusion.named import NamedFusion
-from accord.methods import methods
-from accord.methods.mergenet import MergeNet
+from accord.methods import Method, methods
 from accord.nets.settings import TeacherConfig
 from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.objective.bank import BankConfig
@@ -99,27 +98,27 @@ def _check_training(recipe: TrainingRecipe, where: str) -> TrainingRecipe:
     _refuse_two_on_local(align, where)
     method = make_part(methods, recipe.method, f"{where}.method")
     filled = method.filled(recipe.fusion[0].spec, where)
-    fusion = recipe.fusion
-    if isinstance(filled, MergeNet):
-        fusion = _with_average(recipe, filled, where)
     checked = {
         "objective": objective,
         "align": align,
         "anchors": _anchors(recipe, where),
         "bank": _bank(recipe, where),
         "method": part_spec(recipe.method["use"], filled),
-        "fusion": fusion,
+        "fusion": _with_starting_net(recipe, filled, where),
     }
     return recipe.model_copy(update=checked)
 
 
-def _with_average(recipe: TrainingRecipe, method: MergeNet, where: str) -> tuple[NamedFusion, ...]:
-    """The recipe's fusions; beside the server's net also the net before it was enriched."""
-    merge = NamedFusion.read(method.merge, f"{where}.method.merge")
+def _with_starting_net(
+    recipe: TrainingRecipe, method: Method, where: str
+) -> tuple[NamedFusion, ...]:
+    """The recipe's fusions; beside the server's net also the net that the method starts from."""
     enriched = any(isinstance(f.rule, Merge) and f.rule.after_advance for f in recipe.fusion)
-    if not enriched or any(f.rule == merge.rule for f in recipe.fusion):
+    if method.starts_from is None or not enriched:
         return recipe.fusion
-    return (*recipe.fusion, merge)
+    start = NamedFusion.read(method.starts_from, f"{where}.method.merge")
+    known = any(fusion.rule == start.rule for fusion in recipe.fusion)
+    return recipe.fusion if known else (*recipe.fusion, start)
 
 
 def _check_names(recipe: TrainingRecipe, where: str) -> None:
@@ -160,13 +159,12 @@ def _check_sections(recipe: TrainingRecipe, where: str) -> None:
             hint = nearest(unknown[0], keys(model)) or "."
             raise AccordError(f"{where}.{name}: unknown key {unknown[0]!r}{hint}")
         check_alone(model, own, f"{where}.{name}")
-    if recipe.mergenet and recipe.method["use"] != "mergenet":
+    if recipe.mergenet and not recipe.uses_mergenet:
         raise AccordError(
             f"{where}.mergenet: these settings are for the method mergenet; found the method "
             f"{recipe.method['use']}. Set method: mergenet, or remove them."
         )
-    teaches = recipe.clients_ask_teacher or recipe.method["use"] == "mergenet"
-    if recipe.teacher and not teaches:
+    if recipe.teacher and not recipe.may_use_teacher:
         raise AccordError(
             f"{where}.teacher: no part of the recipe uses a teacher. Set method: mergenet, add the "
             "term distillation, or remove these settings."
@@ -188,7 +186,7 @@ def _bank(recipe: TrainingRecipe, where: str) -> BankConfig | None:
     local = [make_term(name, spec, where) for name, spec in recipe.objective.items()]
     align = [make_alignment(name, spec, where) for name, spec in recipe.align.items()]
     if any(term.uses_bank() for term in (*local, *align)):
-        if recipe.clients_ask_teacher or recipe.method["use"] == "mergenet":
+        if recipe.may_use_teacher:
             raise AccordError(
                 f"{where}: a recipe has one teacher, either for a bank or for MergeNet and "
                 "distillation. Remove the terms of one of them."

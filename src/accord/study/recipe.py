@@ -20,6 +20,7 @@ from accord.fusion.base import Bound, Merge
 from accord.fusion.named import NamedFusion
 from accord.messages import SummingSpec, TrainingSpec
 from accord.methods import Method, methods
+from accord.methods.mergenet import MergeNet
 from accord.methods.one_shot import OneShot
 from accord.nets.maps import MapConfig
 from accord.objective import make_alignment, make_term
@@ -56,9 +57,19 @@ class Recipe(Config):
     def make_method(self) -> Method: ...
 
     @property
+    def uses_mergenet(self) -> bool:
+        """Whether the study's section `mergenet` holds settings of this recipe."""
+        return False
+
+    @property
     def clients_ask_teacher(self) -> bool:
         """Whether clients need the server's teacher."""
         return False
+
+    @property
+    def may_use_teacher(self) -> bool:
+        """Whether the study's section `teacher` may hold settings of this recipe."""
+        return self.uses_mergenet or self.clients_ask_teacher
 
     @property
     def several_rounds(self) -> bool:
@@ -115,6 +126,10 @@ class TrainingRecipe(Recipe, TrainingSpec):
 
     def make_method(self) -> Method:
         return make_part(methods, self.method, f"recipes.{self.name}.method")
+
+    @property
+    def uses_mergenet(self) -> bool:
+        return isinstance(self.make_method(), MergeNet)
 
     @property
     def clients_ask_teacher(self) -> bool:

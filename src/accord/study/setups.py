@@ -11,7 +11,6 @@ from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
 from accord.data.schemes import Scheme, make_scheme
 from accord.messages.saved_model import SavedModel
-from accord.methods.mergenet import MergeNet
 from accord.nets.settings import TeacherConfig
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.settings import RoundsConfig, Setup
@@ -73,12 +72,15 @@ def _teaching_for(recipe: Recipe, setup: Setup) -> dict[str, Config]:
     if not isinstance(recipe, TrainingRecipe):
         return {"mergenet": mergenet, "teacher": teacher}
     where, method = f"recipes.{recipe.name}", recipe.make_method()
-    if isinstance(method, MergeNet):
+    if recipe.uses_mergenet:
         mergenet = _changed(setup.mergenet, recipe.mergenet, f"{where}.mergenet")
         method = method.with_settings(mergenet, teacher)
     if method.needs_teacher or recipe.clients_ask_teacher:
         teacher = _changed(setup.teacher, recipe.teacher, f"{where}.teacher")
         teacher = _like_the_model(teacher, setup.teacher.model)
+        if "trainable" not in recipe.teacher and (recipe.pooled or not method.needs_teacher):
+            # No server meets these clients with the teacher: it stays as it is.
+            teacher = teacher.model_copy(update={"trainable": False})
     return {"mergenet": mergenet, "teacher": teacher}
 
 

@@ -14,7 +14,6 @@ from accord.federation.tasks.merge import MergeUploads
 from accord.fusion.base import Bound, Merge, fusions
 from accord.fusion.client_bounds import ClientMean
 from accord.messages import Upload, UploadHeader
-from accord.methods.mergenet import MergeNet
 
 
 @dataclass(eq=False)
@@ -101,10 +100,10 @@ class Tallies:
         self, name: str, at: Checkpoint, found: dict[str, tuple[Metrics, float | None]]
     ) -> float | None:
         """The accuracy of the merged net before the method enriched it, for the server's net."""
-        method, rules = self.scope.trial.method, self.scope.rules
-        if not after_advance(rules[name]) or not isinstance(method, MergeNet):
+        start, rules = self.scope.trial.method.starts_from, self.scope.rules
+        if start is None or not after_advance(rules[name]):
             return None
-        merge = make_part(fusions, method.merge, "merge")
+        merge = make_part(fusions, start, "merge")
         merged = [label for label in found if rules[label] == merge]
         if merged:
             return found[merged[0]][0].accuracy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from accord.core.errors import AccordError
-from accord.messages.saved_model import SavedModel
+from accord.data.views import renormalising
+from accord.messages.saved_model import SavedModel, digest_of
 from accord.nets.backbones.base import Encoder, build_encoder
 from accord.nets.backbones.layers import Norm
 from accord.nets.maps.base import Block, BlockModule, Origins, blocks, pooling
@@ -146,7 +146,7 @@ class Kept(Stages):
             found = self._load()
             object.__setattr__(self, "backbone", found.header.net.backbone)
             object.__setattr__(self, "norm", found.header.net.norm)
-            object.__setattr__(self, "digest", _digest(self._weights(found)))
+            object.__setattr__(self, "digest", digest_of(self._weights(found)))
         return self
 
     def _load(self) -> SavedModel:
@@ -180,25 +180,13 @@ class Kept(Stages):
 
     def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
         header = self._load().header
-        (mean, std), (own_mean, own_std) = (
-            map(torch.tensor, pair)
-            for pair in ((origins.mean, origins.std), (header.mean, header.std))
-        )
-        return std / own_std, (mean - own_mean) / own_std
+        return renormalising(origins.mean, origins.std, header.mean, header.std)
 
     def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:  # noqa: ARG002
         weights = self._weights(self._load())
-        if _digest(weights) != self.digest:
+        if digest_of(weights) != self.digest:
             raise AccordError(
                 f"{self.model} is not the model it was when this study began. Restore the earlier "
                 "model, or start a new record with --out."
             )
         return [weights]
-
-
-def _digest(weights: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        digest.update(name.encode())
-        digest.update(weights[name].contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]

@@ -1,7 +1,4 @@
-"""The commands that show what there is: recipes, datasets, and whether this machine is fit.
-
-Each command imports what it needs when it runs.
-"""
+"""The commands that show what there is: recipes, datasets, and whether this machine is fit."""
 
 from __future__ import annotations
 
@@ -11,11 +8,8 @@ from typing import Annotated
 
 import typer
 
+from accord.commands.options import DataRoot
 from accord.report.terminal import show, tell
-
-DataRoot = Annotated[
-    Path | None, typer.Option(help="the folder of the datasets (default: ./data, …)")
-]
 
 
 def recipes(name: Annotated[str | None, typer.Argument()] = None) -> None:

@@ -1,4 +1,4 @@
-"""The command `accord compare`."""
+"""The commands that read a record: its results, a comparison, and its dials."""
 
 from __future__ import annotations
 
@@ -8,8 +8,48 @@ from typing import Annotated
 
 import typer
 
+from accord.commands.options import RunFolder, SomeTrials
 from accord.core.errors import AccordError
-from accord.report.terminal import show, width
+from accord.report.terminal import show, show_results, width
+
+
+def results(
+    run_dir: RunFolder,
+    json: Annotated[bool, typer.Option("--json", help="show every row as JSON")] = False,
+    rounds: Annotated[bool, typer.Option("--rounds", help="show accuracy over rounds")] = False,
+) -> None:
+    """Show the results of a run."""
+    from accord.report.results import load
+
+    found = load(run_dir)
+    if json:
+        print(found.to_json())
+    elif rounds:
+        from accord.report.rounds import show_rounds
+
+        show(*show_rounds(found.rows, width()))
+    else:
+        show_results(found)
+
+
+def dials(
+    run_dir: RunFolder,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY]...", help="dials to show: lambda_raw, loss_align, …"),
+    ] = None,
+    trial: SomeTrials = None,
+    json: Annotated[bool, typer.Option("--json", help="show every event as JSON")] = False,
+) -> None:
+    """Show λ, σ, losses and gradients of every client per epoch, also while a study runs."""
+    from accord.report.dials import show_dials
+    from accord.report.results import load
+
+    found = load(run_dir)
+    if json:
+        print(dumps([e for e in found.events() if trial is None or trial in e["trial"]], indent=1))
+    else:
+        show(*show_dials(found.record, keys or (), trial, width()))
 
 
 def compare(
@@ -22,9 +62,7 @@ def compare(
         list[float] | None,
         typer.Option(help="an accuracy to reach, in percent (default: 60, 65, 70 and 75)"),
     ] = None,
-    trial: Annotated[
-        str | None, typer.Option(help="use only trials whose name contains this text")
-    ] = None,
+    trial: SomeTrials = None,
     json: Annotated[bool, typer.Option("--json", help="show all figures as JSON")] = False,
 ) -> None:
     """Compare the recipes of one or several runs with a baseline, paired by seed."""
