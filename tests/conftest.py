@@ -17,9 +17,10 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests neither read nor fill the user's cache; worker processes inherit it."""
+    """Tests neither read nor fill the user's folders; worker processes inherit these."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ACCORD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ACCORD_STATE", str(tmp_path_factory.mktemp("state")))
         patch.delenv("ACCORD_DATA", raising=False)
         yield
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from accord.core.errors import AccordError
 
 if TYPE_CHECKING:
-    from accord.api import answer, fuse, load, run, teacher
+    from accord.api import answer, brief, fuse, fuse_files, load, run, teacher
     from accord.model.predictor import Predictor
     from accord.report.results import Results
     from accord.study.study import Study, load_study
@@ -25,7 +25,9 @@ __all__ = [
     "Results",
     "Study",
     "answer",
+    "brief",
     "fuse",
+    "fuse_files",
     "load",
     "load_study",
     "run",
@@ -34,7 +36,9 @@ __all__ = [
 
 # These names are imported when they are first used, because many commands do not need torch.
 _HOMES = {
-    **dict.fromkeys(("answer", "fuse", "load", "run", "teacher"), "accord.api"),
+    **dict.fromkeys(
+        ("answer", "brief", "fuse", "fuse_files", "load", "run", "teacher"), "accord.api"
+    ),
     **dict.fromkeys(("Study", "load_study"), "accord.study.study"),
     "Predictor": "accord.model.predictor",
     "Results": "accord.report.results",

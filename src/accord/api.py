@@ -1,4 +1,4 @@
-"""The functions of the package: run a study, train a teacher, fuse again, answer, load results."""
+"""The functions of the package: run a study, brief, answer, fuse, load results."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from accord.core.errors import AccordError
 from accord.engines.base import Engine
 from accord.engines.local import start_workers, workers_for
 from accord.federation.answering import answer
+from accord.federation.exchange.brief import Written, brief_file
+from accord.federation.exchange.fuse import fuse_files
 from accord.federation.execute import Watcher, in_this_process
 from accord.federation.fuse_again import fuse_again
 from accord.federation.run import run_study
@@ -24,7 +26,7 @@ from accord.study.study import Study, load_study
 from accord.study.syntax import Spec
 from accord.study.teacher_study import teacher_study
 
-__all__ = ["answer", "fuse", "load", "run", "teacher"]
+__all__ = ["answer", "brief", "fuse", "fuse_files", "load", "run", "teacher"]
 
 
 def run(
@@ -120,6 +122,37 @@ def fuse(
             watcher=_watcher(quiet),
         )
     return Results.of(record)
+
+
+def brief(
+    study: Study | Path | str | Mapping[str, Any],
+    out: Path | str,
+    *,
+    overrides: Sequence[str] = (),
+    start_from: Path | str | None = None,
+    record: Path | str | None = None,
+    workers: int | None = None,
+    data_root: Path | str | None = None,
+    quiet: bool = False,
+) -> Written:
+    """Writes the briefing of a study with one trial to the file `out`, for clients elsewhere.
+
+    The clients start from the net of the saved model `start_from`, if one is given. A teacher or a
+    map that the recipe needs is made first, in the folder `record`. For a method with several
+    rounds, the server's own file is written beside the briefing.
+    """
+    checked = study if isinstance(study, Study) else load_study(study, overrides)
+    folder = Path(record) if record else Path("runs") / f"{checked.name}-brief"
+    with _working(None, workers or 1) as at_work:
+        return brief_file(
+            checked,
+            Path(out),
+            start_from=_path(start_from),
+            record=Record(folder),
+            data_root=_path(data_root),
+            engine=at_work,
+            watcher=_watcher(quiet),
+        )
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import Annotated
 import click
 import typer
 
-from accord.commands.fusing import answer, fuse
+from accord.commands.exchange import answer, brief, show
+from accord.commands.fusing import fuse
 from accord.commands.models import export, predict
 from accord.commands.overview import data, doctor, recipes
 from accord.commands.reading import compare, dials, results
@@ -38,8 +39,12 @@ def about(
 
 
 STOPPED = 130
-COMMANDS = (run, results, compare, dials, fuse, teacher, answer, predict, export)
-for command in (*COMMANDS, recipes, data, doctor):
+COMMANDS = (
+    *(run, results, compare, dials, fuse, teacher),
+    *(brief, answer, show, predict, export),
+    *(recipes, data, doctor),
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -277,7 +277,7 @@ def test_a_fusion_that_cannot_be_understood(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "Missing option '--fusion'"),
+        ([], "no fusion was named"),
         (["--without", "7"], "--without: fafi-a1-s0"),
         (["--without", "7"], "has no client '7'; found 0, 1, 2."),
         (["--without", "0,1"], "has no client '0,1'; found 0, 1, 2."),

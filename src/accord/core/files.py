@@ -6,8 +6,12 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from accord.core.errors import AccordError
 
@@ -44,6 +48,24 @@ def refuse_unwritable(path: Path, option: str) -> None:
         raise AccordError(
             f"{option} {path} cannot be written: {error.strerror or error}. Choose another path."
         ) from None
+
+
+@contextmanager
+def locked(folder: Path, said: str) -> Iterator[None]:
+    """Lets one process at a time work in `folder`; another one gets an AccordError that says so.
+
+    The lock ends when its process ends.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise AccordError(said) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_json(path: Path, value: Any) -> None:

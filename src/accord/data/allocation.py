@@ -18,11 +18,13 @@ from accord.core.errors import AccordError
 from accord.core.files import read_json, write_json
 from accord.data import partition as partitions
 from accord.data.datasets import open_cached
+from accord.data.elsewhere import no_images, no_split
 from accord.data.images import Dataset, Images, Indices
 from accord.data.imageset import ImageSet
 from accord.data.partition import Partition, make_partition
 from accord.data.schemes import Scheme
-from accord.data.settings import DataConfig
+from accord.data.schemes.sites import Sites
+from accord.data.settings import ELSEWHERE, DataConfig
 from accord.data.split import Split, split
 
 
@@ -83,6 +85,15 @@ class Allocation:
 def allocate(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> Allocation:
     """Splits `dataset` and distributes its training images to clients."""
     chosen = split_of(dataset, data, seed)
+    if isinstance(scheme, Sites):
+        partition = partitions.of_sites(scheme.names, len(chosen.classes))
+        return Allocation(dataset, data, seed, chosen, partition)
+    if data.name == ELSEWHERE:
+        raise AccordError(
+            f"the study has no images to distribute with the partition scheme {scheme.name!r}. "
+            "Name a dataset with data.name; or, if the clients hold their own images, set "
+            "partition.scheme to sites and partition.names to their names."
+        )
     labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
     columns = {name: column[chosen.train] for name, column in dataset.train.columns.items()}
     if scheme.named_by:
@@ -108,7 +119,8 @@ def _refuse_emptied_client(dataset: Dataset, chosen: Split, column: str) -> None
 def open_allocation(path: Path) -> Allocation:
     """The allocation that `save` wrote, for a worker process."""
     content = AllocationFile.model_validate(read_json(path))
-    dataset = open_cached(Path(content.folder))
+    here = content.data.name != ELSEWHERE
+    dataset = open_cached(Path(content.folder)) if here else no_images(content.data)
     partition = partitions.load(path.with_name(content.partition))
     chosen = split_of(dataset, content.data, content.seed)
     return Allocation(dataset, content.data, content.seed, chosen, partition)
@@ -133,6 +145,8 @@ def public_key(allocation: Allocation) -> str:
 
 def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
     """The purpose of each image. `data.dealt` selects the images that clients hold."""
+    if data.name == ELSEWHERE:
+        return no_split(data)
     chosen = split(
         dataset,
         classes=data.classes,

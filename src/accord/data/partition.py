@@ -88,6 +88,17 @@ def make_partition(
     )
 
 
+def of_sites(names: tuple[str, ...], classes: int) -> Partition:
+    """The partition of clients whose images are elsewhere: this machine does not know them."""
+    return Partition(
+        indices=tuple(np.zeros(0, np.int64) for _ in names),
+        names=names,
+        sources=None,
+        label_counts=np.zeros((len(names), classes), np.int64),
+        disjoint=True,
+    )
+
+
 def _check_arrays(labels: Labels, classes: int, columns: Mapping[str, NDArray[np.str_]]) -> None:
     """Checks the arguments. A failed check is a bug of the caller and not a user's mistake."""
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
@@ -152,7 +163,7 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
 def save(partition: Partition, path: Path) -> None:
     """Writes `partition` as safetensors, atomically."""
     tensors = {
-        "indices": np.concatenate(partition.indices),
+        "indices": np.concatenate([np.zeros(0, np.int64), *partition.indices]),
         "sizes": np.array([len(part) for part in partition.indices]),
         "label_counts": partition.label_counts,
     }
@@ -169,8 +180,10 @@ def load(path: Path) -> Partition:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = file.metadata()
         header = json.loads(metadata["header"])
+        ends = np.cumsum(tensors["sizes"]).tolist()
+        parts = zip([0, *ends], ends, strict=False)  # from the end of the client before
         partition = Partition(
-            indices=tuple(np.split(tensors["indices"], np.cumsum(tensors["sizes"])[:-1])),
+            indices=tuple(tensors["indices"][start:end] for start, end in parts),
             names=tuple(header["names"]),
             sources=None if header["sources"] is None else tuple(header["sources"]),
             label_counts=tensors["label_counts"],

@@ -71,7 +71,12 @@ class Progress:
     def __init__(self, what: str, total: int, tell: Tell) -> None:
         self._what, self._total, self._tell = what, total, tell
         self._start = self._last = time.monotonic()
-        self._done = 0
+        self._done = self._before = 0
+
+    def begin(self, share: float) -> None:
+        """Begins with a share that was done before, and that took no time now."""
+        self._done = self._before = round(share * self._total)
+        self._start = self._last = time.monotonic()
 
     def step(self, count: int = 1) -> None:
         self.reach((self._done + count) / self._total)
@@ -82,7 +87,7 @@ class Progress:
         if now - self._last < 2 or self._done >= self._total:
             return
         self._last = now
-        left = (now - self._start) * (self._total - self._done) / self._done
+        left = (now - self._start) * (self._total - self._done) / max(self._done - self._before, 1)
         share = 100 * self._done // self._total
         self._tell(f"{self._what} … {share} %, about {left:.0f} s left")
 

@@ -8,6 +8,8 @@ from pydantic import Field, field_validator
 
 from accord.core.config import Config
 
+ELSEWHERE = "elsewhere"  # the name of a study's data if all images are at the clients
+
 
 class ImageConfig(Config):
     """The size and channels of the net's input. Images in other formats are converted."""
@@ -19,7 +21,11 @@ class ImageConfig(Config):
 class DataConfig(Config):
     """The dataset and the use of its images."""
 
-    name: str = Field(description="name of a known dataset, or folder, npz or parquet")
+    name: str = Field(
+        ELSEWHERE,
+        description="name of a known dataset, or folder, npz or parquet; elsewhere: only the "
+        "clients have images",
+    )
     path: str | None = Field(None, description="path of a folder, npz or parquet dataset")
     test_fraction: float | None = Field(
         None, gt=0, lt=1, description="fraction for the test, if a dataset has no test part"
@@ -59,7 +65,8 @@ class DataConfig(Config):
     def _known_dataset(cls, value: str) -> str:
         from accord.data.known import DATASETS  # slow to import: it needs every format
 
-        DATASETS.get(value)
+        if value != ELSEWHERE:
+            DATASETS.get(value)
         return value
 
     @field_validator("augment")

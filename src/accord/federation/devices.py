@@ -38,20 +38,25 @@ def check_devices(options: Options) -> None:
     asked = options.device
     names = set(asked.values()) if isinstance(asked, dict) else {asked}
     for name in names:
-        try:
-            torch.empty(1, device=choose_device(name, "0"))
-        except (RuntimeError, AssertionError) as error:
-            cuda = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-            raise AccordError(
-                f"device {name!r} cannot be used on this machine ({type(error).__name__}). It has: "
-                f"{', '.join(['cpu', *cuda])}."
-            ) from None
+        check_device(name)
     on_cpu = any(choose_device(name, "0") == "cpu" for name in names)
     if options.autocast is True and on_cpu and not bf16_works():
         raise AccordError(
             "autocast: the CPU of this machine cannot compute in bf16 (illegal instruction). Set "
             "autocast: false."
         )
+
+
+def check_device(name: str) -> None:
+    """Refuses a device that does not work on this machine."""
+    try:
+        torch.empty(1, device=choose_device(name, "0"))
+    except (RuntimeError, AssertionError) as error:
+        cuda = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+        raise AccordError(
+            f"device {name!r} cannot be used on this machine ({type(error).__name__}). It has: "
+            f"{', '.join(['cpu', *cuda])}."
+        ) from None
 
 
 @cache

@@ -23,16 +23,15 @@ from accord.federation.membership import (
     suffix,
     tell_lost,
 )
+from accord.federation.modelling import model_of
 from accord.federation.plan import Plan
 from accord.federation.run import execute_runs
 from accord.federation.tasks import Task
 from accord.federation.trial_run import TrialRun
-from accord.fusion.base import Bound, Merge
-from accord.fusion.evaluate import combiner_of, merged_files, voting
+from accord.fusion.base import Bound
 from accord.fusion.named import NamedFusion
-from accord.fusion.uploads import UploadFiles
-from accord.messages import NET, Briefing, unprefixed
-from accord.messages.saved_model import ModelHeader, refuse_to_save
+from accord.messages import Briefing
+from accord.messages.saved_model import refuse_to_save
 from accord.model.predictor import Predictor
 from accord.record.record import Record
 from accord.study.paths import absolute_images
@@ -130,8 +129,8 @@ def _fitting(run: TrialRun, asked: Sequence[_Asked], said: str = "") -> list[Nam
     return [one.called(one.label + said) for one in found if run.trial.recipe.takes(one)]
 
 
-def _read(entry: str | Spec) -> _Asked:
-    alone = isinstance(entry, str)
+def read_fusion(entry: str | Spec) -> NamedFusion:
+    """The fusion that a user names: by its name, as a mapping, or as the text of a mapping."""
     if isinstance(entry, str):
         try:
             read = yaml.safe_load(entry)
@@ -142,8 +141,13 @@ def _read(entry: str | Spec) -> _Asked:
                 f"--fusion: expected a name or a mapping such as '{{use: features, merge: count, "
                 f"as: by-count}}'; found {entry!r}."
             )
-        entry, alone = (dict(read), False) if isinstance(read, Mapping) else (read, True)
-    return _Asked(NamedFusion.read(absolute_images(entry, Path.cwd()), "--fusion"), alone)
+        entry = dict(read) if isinstance(read, Mapping) else read
+    return NamedFusion.read(absolute_images(entry, Path.cwd()), "--fusion")
+
+
+def _read(entry: str | Spec) -> _Asked:
+    fusion = read_fusion(entry)
+    return _Asked(fusion, alone=isinstance(entry, str) and "{" not in entry)
 
 
 def _chosen(
@@ -197,12 +201,6 @@ def _refuse_several(runs: Sequence[TrialRun], rule: _Asked) -> None:
 def predictor_of(run: TrialRun, fusion: NamedFusion, record: Record) -> Predictor:
     """The model that a fusion makes from a trial's last uploads."""
     measuring, at = run.measuring, run.measuring.scope.final
-    briefing, nets = Briefing.load(at.round.folder.briefing), measuring.nets(fusion)
-    if isinstance(fusion.rule, Merge):
-        files = merged_files(fusion.spec, nets, briefing)
-    else:
-        files = UploadFiles(nets, briefing)
-    combiner = combiner_of(voting(fusion.spec), files)
     origin = {
         "run": str(record.path.absolute()),
         "trial": run.folder.id,
@@ -210,8 +208,8 @@ def predictor_of(run: TrialRun, fusion: NamedFusion, record: Record) -> Predicto
         "clients": list(measuring.scope.fused()),
         "accuracy": _accuracy(run, fusion, at.epoch),
     }
-    header = ModelHeader.of(files.briefing.header, len(files), combiner.name, fusion.spec, origin)
-    return Predictor(header, combiner, lambda index: unprefixed(NET, files.load(index).tensors))
+    briefing = Briefing.load(at.round.folder.briefing)
+    return model_of(fusion, measuring.nets(fusion), briefing, origin)
 
 
 def _accuracy(run: TrialRun, fusion: NamedFusion, epoch: int) -> Any:

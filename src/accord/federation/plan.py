@@ -12,8 +12,9 @@ from accord.core.errors import AccordError
 from accord.core.parts import make_part
 from accord.data.allocation import Allocation, allocate, allocation_key, public_key
 from accord.data.datasets import load as load_dataset
+from accord.data.elsewhere import no_images
 from accord.data.images import Dataset
-from accord.data.settings import DataConfig
+from accord.data.settings import ELSEWHERE, DataConfig
 from accord.federation.bank_source import check_source, digest_of
 from accord.federation.briefing import check_map, rehearse, settled_map
 from accord.federation.devices import check_devices
@@ -51,6 +52,8 @@ class Plan:
         check_devices(study.options)
 
     def dataset(self, data: DataConfig) -> Dataset:
+        if data.name == ELSEWHERE:
+            return no_images(data)
         key = f"{data.name} {data.path} {data.image}"
         if key not in self._datasets:
             found = load_dataset(

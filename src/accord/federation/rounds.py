@@ -144,10 +144,14 @@ def sampled(
 
 
 def remembered(rounds: tuple[Round, ...], client: str, one: Round) -> int | None:
-    """The last round before `one` from which a client has kept a memory."""
-    before = [other for other in rounds if other.number < one.number and client in other.answered]
-    kept = [other.number for other in before if other.folder.memory(client).exists()]
-    return max(kept, default=None)
+    """The last round before `one` in which the client's upload was used.
+
+    If the client has kept a memory, it is that of this round. Only the client knows: its memory
+    may be on another machine.
+    """
+    return max(
+        (o.number for o in rounds if o.number < one.number and client in o.answered), default=None
+    )
 
 
 def link_uploads(source: tuple[Round, ...], target: tuple[Round, ...]) -> None:

@@ -7,7 +7,7 @@ from accord.federation.briefing import opening
 from accord.federation.map_run import MapRun
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.teaching import Teacher, needs_teacher, teacher_from, teacher_header
-from accord.messages import ServerState
+from accord.messages import Briefing, ServerState
 from accord.study.study import Trial
 
 
@@ -15,10 +15,17 @@ def first_state(
     trial: Trial, allocation: Allocation, teacher: TeacherRun | None, drawn: MapRun | None
 ) -> ServerState:
     """The state of round 1, from the finished runs of the trial's teacher and map."""
+    return trial.method.start(first_briefing(trial, allocation, teacher, drawn))
+
+
+def first_briefing(
+    trial: Trial, allocation: Allocation, teacher: TeacherRun | None, drawn: MapRun | None
+) -> Briefing:
+    """The opening of a trial, from the finished runs of its teacher and map."""
     public = teacher.rows() if teacher is not None and teacher.encodes else None
     values = drawn.drawn().tensors if drawn is not None else None
     taught = _taught(trial, allocation, teacher)
-    return trial.method.start(opening(trial, allocation, public, values, taught))
+    return opening(trial, allocation, public, values, taught)
 
 
 def _taught(trial: Trial, allocation: Allocation, run: TeacherRun | None) -> Teacher | None:

@@ -39,9 +39,11 @@ class UploadFiles:
         return upload
 
     def _check_client(self, upload: Upload, path: Path) -> None:
-        """Refuses a file that holds the upload of another client, which would count twice."""
+        """Refuses a file of a record that holds another client's upload: it would count twice."""
+        if path.parent.name != "uploads" or not path.stem.startswith("client-"):
+            return  # a file that a client has sent may have any name
         named = path.stem.removeprefix("client-").partition("@")[0]
-        if path.stem.startswith("client-") and upload.header.client != named:
+        if upload.header.client != named:
             raise AccordError(
                 f"{path}: expected the upload of client {named}, found that of client "
                 f"{upload.header.client}."

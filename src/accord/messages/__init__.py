@@ -9,6 +9,7 @@ from accord.messages.base import (
     SOURCE,
     TEACHER,
     Message,
+    kind_of,
     prefixed,
     unprefixed,
 )
@@ -16,6 +17,7 @@ from accord.messages.briefing import (
     Briefing,
     BriefingHeader,
     NetHeader,
+    Origin,
     SummingSpec,
     TeacherHeader,
     TrainingSpec,
@@ -43,6 +45,7 @@ __all__ = [
     "MemoryHeader",
     "Message",
     "NetHeader",
+    "Origin",
     "ServerState",
     "ServerStateHeader",
     "State",
@@ -53,6 +56,7 @@ __all__ = [
     "Upload",
     "UploadHeader",
     "expected_upload",
+    "kind_of",
     "prefixed",
     "unprefixed",
 ]

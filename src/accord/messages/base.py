@@ -20,6 +20,8 @@ from accord.core.config import Config, parse
 from accord.core.errors import AccordError
 from accord.core.files import write_atomic
 
+LONGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors format
+
 NET = "net."  # prefix of the net's own tensors in a message
 MAP = NET + "encoder."  # prefix of the tensors of the encoder, or of the map that replaces it
 BANK = "bank."  # prefix of public features and their labels
@@ -77,6 +79,20 @@ class Message:
         except (FileNotFoundError, IsADirectoryError):
             raise AccordError(f"{path}: expected one {cls.kind}, found no such file.") from None
         return cls.from_bytes(content, str(path))
+
+
+def kind_of(path: Path) -> str | None:
+    """The kind of the message in a file, read from its header alone; None if it holds none."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+            length = int.from_bytes(start, "little")
+            if length > LONGEST_HEADER:
+                return None
+            kind = _metadata(start + file.read(length)).get("kind")
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return kind if isinstance(kind, str) else None
 
 
 def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -70,6 +70,15 @@ class SummingSpec(Config):
     packing: Packing = Field("float32", description="number format of the scatter in an upload")
 
 
+class Origin(Config):
+    """Where a briefing comes from: for people, and for the server that fuses the answers."""
+
+    study: str
+    recipe: str
+    fusions: tuple[Spec, ...] = Field(min_length=1)  # the recipe's fusions, the main one first
+    method: Spec  # what the server does after each round
+
+
 class BriefingHeader(Config):
     """Everything that a client needs besides its own data and the tensors.
 
@@ -91,6 +100,8 @@ class BriefingHeader(Config):
     budget: Budget
     teacher: TeacherHeader | None = None  # the teacher that clients learn from
     mergenet: MergeNetConfig | None = None  # the adapter that clients train, if they do
+    first: str | None = None  # digest of the briefing of round 1, in all later rounds
+    origin: Origin | None = None  # in a briefing that is sent as a file
 
     @property
     def uploads(self) -> Literal["nets", "sums"]:
@@ -113,7 +124,7 @@ class BriefingHeader(Config):
     @model_serializer(mode="wrap")
     def _only_what_is_used(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out the number of rounds if it is 1, and settings that are not used."""
-        unused = {"rounds": 1, "teacher": None, "mergenet": None}
+        unused = {"rounds": 1, "teacher": None, "mergenet": None, "first": None, "origin": None}
         values: dict[str, Any] = dump(self)
         return {k: v for k, v in values.items() if k not in unused or v != unused[k]}
 
@@ -129,3 +140,8 @@ class Briefing(Message):
     @cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @property
+    def federation(self) -> str:
+        """The same value in all rounds of a federation: the digest of its first briefing."""
+        return self.header.first or self.digest

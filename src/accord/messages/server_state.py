@@ -22,7 +22,7 @@ class ServerStateHeader(Config):
     """
 
     round: int = Field(ge=1)
-    briefing: BriefingHeader  # of any round; they differ in the number of the round only
+    briefing: BriefingHeader  # of any round; the number of its round is not used
     answered: tuple[str, ...] = ()  # clients whose uploads this state was computed from
     own: dict[str, Any] = Field(default={})  # other values that a method needs later
 
@@ -55,9 +55,12 @@ class ServerState(Message):
         self, changed: dict[str, Tensor], answered: tuple[str, ...], **own: Any
     ) -> ServerState:
         """The state of the next round, in which the `changed` tensors replace the current ones."""
+        told = self.header.briefing
+        if told.first is None:
+            told = told.model_copy(update={"first": self.briefing().digest})
         header = ServerStateHeader(
             round=self.round + 1,
-            briefing=self.header.briefing,
+            briefing=told,
             answered=answered,
             own={**self.header.own, **own},
         )

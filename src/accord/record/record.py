@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from filelock import FileLock, Timeout
 
 from accord.core.config import keys
 from accord.core.errors import AccordError
-from accord.core.files import read_json, write_atomic, write_json
+from accord.core.files import locked, read_json, write_atomic, write_json
 from accord.core.yamls import to_yaml
 from accord.record.folders import TrialFolder, damaged, mapping
 from accord.record.rows import COLUMNS, Row, rows_of
@@ -62,22 +61,13 @@ class Record:
     def allocation(self, key: str) -> Path:
         return self.path / "allocations" / f"{key}.json"
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Allows one writing process at a time. The lock ends when its process ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise AccordError(
-                f"{self.path} is being written by another process. Wait for it, or choose "
-                "another folder with --out."
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
+        return locked(
+            self.path,
+            f"{self.path} is being written by another process. Wait for it, or choose another "
+            "folder with --out.",
+        )
 
     def refuse_another(self, study: Study) -> None:
         """Refuses a folder that holds another study's record, or files that are no record."""

@@ -15,7 +15,7 @@ from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
-from accord.data.schemes import Scheme, make_scheme
+from accord.data.schemes import Scheme, make_scheme, schemes
 from accord.data.settings import DataConfig
 from accord.nets.settings import NetConfig, TeacherConfig
 
@@ -131,9 +131,11 @@ def takes_list(name: str) -> bool:
     if section not in Setup.model_fields:
         return False
     model = Setup.model_fields[section].annotation
-    field = model.model_fields.get(key) if isinstance(model, type) else None
-    annotation = field.annotation if field else None
-    return "tuple" in str(annotation) or any("tuple" in str(a) for a in get_args(annotation))
+    # The section `partition` has the keys of its scheme.
+    models = [schemes.get(name) for name in schemes] if section == "partition" else [model]
+    fields = [one.model_fields.get(key) for one in models if isinstance(one, type)]
+    annotations = [field.annotation for field in fields if field]
+    return any("tuple" in str(part) for one in annotations for part in (one, *get_args(one)))
 
 
 def resolved_sections(raw: dict[str, dict[str, Any]], first: Setup) -> dict[str, Any]:

@@ -129,7 +129,10 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     options = parse(Options, {k: v for k, v in raw.items() if k in keys(Options)}, "")
     sections = {key: section_of(raw, key) for key in keys(Setup) if raw.get(key) is not None}
     setups = tuple(cells(sections))
-    recipes = _recipes(raw.get("recipes"), options, folder)
+    elsewhere = any(setup.partition.elsewhere for setup in setups)
+    recipes = _recipes(raw.get("recipes"), options.bounds and not elsewhere, folder)
+    if elsewhere:
+        _refuse_pooled(recipes)
     fusions = _fusions(raw.get("fusions"))
     for recipe in recipes:
         _refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
@@ -161,7 +164,17 @@ def _refuse_idle_rounds(rounds: Spec | None, recipes: Sequence[Recipe]) -> None:
         )
 
 
-def _recipes(entries: Any, options: Options, folder: Path) -> tuple[Recipe, ...]:
+def _refuse_pooled(recipes: Sequence[Recipe]) -> None:
+    """Refuses recipes that need all clients' images in one place, if those are elsewhere."""
+    for recipe in recipes:
+        if recipe.pooled is True:
+            raise AccordError(
+                f"recipe {recipe.name!r} trains on all clients' images in one place, but with "
+                "partition.scheme: sites they are elsewhere. Remove this recipe."
+            )
+
+
+def _recipes(entries: Any, bounds: bool, folder: Path) -> tuple[Recipe, ...]:
     if isinstance(entries, str | Mapping):
         entries = [entries]
     if not isinstance(entries, list) or not entries:
@@ -175,7 +188,7 @@ def _recipes(entries: Any, options: Options, folder: Path) -> tuple[Recipe, ...]
             raise AccordError(
                 f"two recipes are named {name!r}; give one of them another name with `as: …`."
             )
-    if options.bounds:
+    if bounds:
         recipes += [resolve(name, folder) for name in BOUNDS if name not in names]
     return tuple(recipes)
 

@@ -36,6 +36,7 @@ class Scheme(Config, ABC):
     name: ClassVar[str]
     disjoint: ClassVar[bool] = True  # no two clients share an image
     varies: ClassVar[bool] = True  # another draw can change the clients' sizes
+    elsewhere: ClassVar[bool] = False  # clients hold their own images, on other machines
 
     min_samples: int = Field(
         1, ge=1, description="smallest number of images that every client must have"

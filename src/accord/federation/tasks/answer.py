@@ -14,7 +14,7 @@ from accord.core.errors import AccordError, ClientError
 from accord.data.imageset import ImageSet
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
 from accord.messages import Briefing, Memory, State
-from accord.record.folders import RoundFolder
+from accord.record.folders import RoundFolder, TrialFolder
 from accord.record.record import Record
 
 SAVE_EVERY = 10.0  # seconds between two saved states, when no checkpoint asks for one
@@ -28,7 +28,7 @@ class AnswerBriefing(Task):
     name: str
     client: int | None  # index in the allocation; None: the images are the public ones
     round: int = 1
-    remembers: int | None = None  # the round whose memory the client continues from
+    remembers: int | None = None  # the round whose memory, if any, the client continues from
     autocast: bool = False
     compile: bool = False
 
@@ -44,18 +44,10 @@ class AnswerBriefing(Task):
         trial = self.folder(record)
         folder = trial.round(self.round)
         briefing = briefing_at(folder.briefing)
-        memory = None
-        if self.remembers is not None:
-            memory = Memory.load(trial.round(self.remembers).memory(self.name))
+        memory = remembered_by(self.name, trial, self.remembers)
         precision = Precision(torch.device(self.device), self.autocast, self.compile)
         client = make_client(self._images(record), briefing, self.name, precision, memory)
-        state = _usable_state(folder, client)
-        if state:
-            client.restore(state)
-            for event in client.telemetry:
-                tell({"event": event})
-            tell({"share": client.share_done(0), "restored": True})
-        _work(client, folder, tell)
+        work(client, folder, tell)
         return {}
 
     def _images(self, record: Record) -> ImageSet:
@@ -72,8 +64,23 @@ class AnswerBriefing(Task):
         )
 
 
-def _work(client: Client, folder: RoundFolder, tell: Tell) -> None:
-    """Does the work of a client until the end of its round, and saves its state regularly."""
+def remembered_by(name: str, trial: TrialFolder, number: int | None) -> Memory | None:
+    """What client `name` has kept from round `number`; None if it kept nothing."""
+    path = trial.round(number).memory(name) if number is not None else None
+    return Memory.load(path) if path is not None and path.exists() else None
+
+
+def work(client: Client, folder: RoundFolder, tell: Tell) -> None:
+    """Does the work of a client until the end of its round, and saves its state regularly.
+
+    A client that was interrupted continues from its saved state.
+    """
+    state = _usable_state(folder, client)
+    if state:
+        client.restore(state)
+        for event in client.telemetry:
+            tell({"event": event})
+        tell({"share": client.share_done(0), "restored": True})
     saved = time.monotonic()
     while not client.done:
         event = client.run_epoch(_throttled(client, tell))

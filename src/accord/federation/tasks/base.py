@@ -93,17 +93,21 @@ def perform(task: Task, record: Record, tell: Tell) -> Answer:
     try:
         with one_thread():
             answer = task.perform(record, tell)
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise task.out_of_memory(record, _first_line(error)) from None
-    except RuntimeError as error:
-        if "not enough memory" in str(error) or "can't allocate memory" in str(error):
-            raise task.out_of_memory(record, _first_line(error)) from None
-        raise
+    except (RuntimeError, MemoryError) as error:
+        said = lack_of_memory(error)
+        if said is None:
+            raise
+        raise task.out_of_memory(record, said) from None
     return {**answer, "peak_memory": peak_memory()}
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def lack_of_memory(error: RuntimeError | MemoryError) -> str | None:
+    """The first line of an error that says that memory ran out; None for any other error."""
+    text = str(error)
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    if known or "not enough memory" in text or "can't allocate memory" in text:
+        return (text.splitlines() or [type(error).__name__])[0]
+    return None
 
 
 @contextmanager

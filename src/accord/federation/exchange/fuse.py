@@ -1,0 +1,239 @@
+"""Fuses uploads that arrived as files: to a model, or to the briefing of the next round."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from accord.core.errors import AccordError, ClientError
+from accord.core.metrics import Metrics, Tally
+from accord.core.parts import make_part
+from accord.data.imageset import ImageSet
+from accord.data.raw import Progress
+from accord.federation.answering import labelled_images
+from accord.federation.exchange.brief import Written, refuse_to_brief, server_file, write_round
+from accord.federation.exchange.inbox import Inbox, read_inbox
+from accord.federation.fuse_again import read_fusion
+from accord.federation.measuring.scope import after_advance
+from accord.federation.modelling import model_of
+from accord.federation.pooled_sums import total_of
+from accord.federation.tasks.base import one_thread
+from accord.fusion.base import Bound, Merge, Scene
+from accord.fusion.named import NamedFusion
+from accord.messages import Briefing, ServerState
+from accord.messages.saved_model import refuse_to_save
+from accord.methods import Method, methods
+from accord.model.predictor import Predictor
+from accord.study.syntax import Spec
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The result of one exchange of files."""
+
+    inbox: Inbox
+    metrics: dict[str, Metrics]  # fusion → its metrics on the test images
+    tested: int  # number of test images
+    following: Written | None = None  # the files of the next round
+
+
+def fuse_files(
+    path: Path,
+    uploads: Sequence[Path],
+    asked: Sequence[str | Spec],
+    *,
+    without: Sequence[str] = (),
+    save: Path | None = None,
+    test: Path | None = None,
+    public: Path | None = None,
+    following: Path | None = None,
+    clients: int | None = None,
+    tell: Tell = lambda _: None,
+) -> Fused:
+    """Fuses the uploads that answer the briefing at `path`.
+
+    `asked` are fusions, by default those of the recipe; the first one is saved. `test` are labelled
+    images to measure on, `public` are labelled images of the server that a fusion or a method may
+    use. `following` is the file of the next round's briefing. `clients` is the number of all
+    clients of the federation, if more than have answered.
+    """
+    briefing = Briefing.load(path)
+    work = _Work(path, briefing, tell)
+    fusions = work.fusions(asked, save)
+    work.refuse_mistakes(save, test, following)
+    inbox = read_inbox(path, briefing, uploads, without, tell)
+    lost = inbox.unseen_classes()
+    if lost:
+        tell(f"no client has images of {', '.join(lost)}: the model cannot recognise them")
+    own = work.images(public, "--public") or _none(briefing)
+    measured = work.images(test, "--test")
+    with one_thread():
+        scene = work.scene(inbox, own, clients)
+        work.require(fusions, len(own))
+        needs_state = following is not None or any(after_advance(f.rule) for f in fusions)
+        state = work.advanced(scene) if needs_state else None
+        metrics = {}
+        for fusion in fusions:
+            with work.model(fusion, inbox, replace(scene, after=state)) as model:
+                if measured is not None:
+                    metrics[fusion.label] = _metrics(model, measured)
+                if save is not None and fusion is fusions[0]:
+                    model.save(save)
+    written = write_round(state, following) if following is not None and state else None
+    return Fused(inbox, metrics, len(measured) if measured is not None else 0, written)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The steps of a fusion of files."""
+
+    path: Path
+    briefing: Briefing
+    tell: Tell
+
+    # --- what was asked ------------------------------------------------------------------------
+
+    def fusions(self, asked: Sequence[str | Spec], save: Path | None) -> list[NamedFusion]:
+        """The fusions that were asked for, or else those of the recipe."""
+        header = self.briefing.header
+        named = [read_fusion(entry) for entry in asked]
+        if not named:
+            origin = header.origin
+            if origin is None:
+                raise AccordError(
+                    f"{self.path} does not say how its uploads are fused. Name a fusion with "
+                    "--fusion, e.g. --fusion classwise (accord recipes lists them)."
+                )
+            entries = [NamedFusion.read(one, str(self.path)) for one in origin.fusions]
+            named = [one for one in entries if not isinstance(one.rule, Bound)]
+        for fusion in named:
+            if isinstance(fusion.rule, Bound):
+                raise AccordError(
+                    f"--fusion {fusion.use}: this is a bound and makes no model. Name another one."
+                )
+            if fusion.rule.of != header.uploads:
+                raise AccordError(
+                    f"--fusion {fusion.use}: it fuses {fusion.rule.of}, but the clients of "
+                    f"{self.path} upload {header.uploads}. Choose another fusion."
+                )
+        labels = [fusion.label for fusion in named]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise AccordError(f"--fusion: {label!r} was named twice. Give one `as: NAME`.")
+        if save is not None and len(named) > 1 and asked:
+            self.tell(f"the model of {named[0].label!r}, the first fusion, is saved")
+        return named
+
+    def refuse_mistakes(self, save: Path | None, test: Path | None, following: Path | None) -> None:
+        """Raises AccordError for mistakes that can be found before any upload is read."""
+        if save is None and test is None and following is None:
+            raise AccordError(
+                "nothing to do: say where the model is saved (--save MODEL), on which images it is "
+                "measured (--test IMAGES), or where the next briefing is written (--next FILE)."
+            )
+        if save is not None:
+            refuse_to_save(save)
+        if following is None:
+            return
+        header = self.briefing.header
+        if header.round >= header.rounds:
+            raise AccordError(
+                f"--next: {self.path} is the briefing of round {header.round} of {header.rounds}, "
+                "the last one. Save the model with --save, or begin again with "
+                "`accord brief … --from MODEL`."
+            )
+        if following.absolute() in (self.path.absolute(), server_file(self.path).absolute()):
+            raise AccordError(f"--next {following} is a file of this round. Choose another name.")
+        refuse_to_brief(following, "--next")
+
+    def require(self, fusions: Sequence[NamedFusion], public: int) -> None:
+        for fusion in fusions:
+            try:
+                fusion.rule.require(self.briefing.header.net.norm, public)
+            except AccordError as error:
+                hint = "" if public else " With files, give such images with --public IMAGES."
+                raise AccordError(f"fusion {fusion.label!r}: {error}{hint}") from None
+
+    def images(self, path: Path | None, option: str) -> ImageSet | None:
+        """Labelled images of the server, in the format of the briefing."""
+        if path is None:
+            return None
+        try:
+            return labelled_images(path, self.briefing.header, self.tell, part=option[2:])
+        except AccordError as error:
+            raise AccordError(f"{option} {error}") from None
+
+    # --- the work ------------------------------------------------------------------------------
+
+    def scene(self, inbox: Inbox, public: ImageSet, clients: int | None) -> Scene:
+        files = inbox.files()
+        sums = self.briefing.header.uploads == "sums"
+        known = len(inbox.arrived) + len(inbox.left_out)
+        return Scene(
+            uploads=files,
+            briefing=self.briefing,
+            public=public,
+            device=torch.device("cpu"),
+            tell=Progress("fusing", 1_000, self.tell).reach,
+            total=total_of(files, None) if sums else None,
+            clients=max(clients or 0, known),
+        )
+
+    def advanced(self, scene: Scene) -> ServerState:
+        """The state after this round."""
+        kept, origin = server_file(self.path), self.briefing.header.origin
+        if origin is None or not kept.exists():
+            raise AccordError(
+                f"expected the server's own file of this round at {kept}, which `accord brief` or "
+                "`accord fuse --next` wrote beside the briefing; found none. Put it there."
+            )
+        state = ServerState.load(kept)
+        if state.briefing().digest != self.briefing.digest:
+            raise AccordError(
+                f"{kept} belongs to another briefing than {self.path}. Put the right file there."
+            )
+        method: Method = make_part(methods, origin.method, f"{self.path}: method")
+        method.require(self.briefing.header.net.norm, len(scene.public))
+        return method.advance(state, scene)
+
+    @contextmanager
+    def model(self, fusion: NamedFusion, inbox: Inbox, scene: Scene) -> Iterator[Predictor]:
+        """The model of a fusion; the nets that it merges are kept until the end of the block."""
+        folder = Path(tempfile.mkdtemp(prefix="accord-"))
+        try:
+            nets = [one.path for one in inbox.arrived]
+            if isinstance(fusion.rule, Merge):
+                nets = []
+                for index, upload in enumerate(fusion.rule.merge(scene)):
+                    nets.append(folder / f"{index}.safetensors")
+                    upload.save(nets[-1])
+            origin = {
+                "briefing": self.briefing.digest,
+                "round": self.briefing.header.round,
+                "clients": inbox.clients,
+            }
+            yield model_of(fusion, nets, self.briefing, origin)
+        except ClientError as error:
+            raise AccordError(f"fusion {fusion.label!r}: {error}") from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _metrics(model: Predictor, images: ImageSet) -> Metrics:
+    labels = torch.from_numpy(images.labels)
+    return Tally.of(model.scores(images), labels, len(model.header.classes)).metrics()
+
+
+def _none(briefing: Briefing) -> ImageSet:
+    header = briefing.header
+    images = np.zeros((0, header.height, header.width, header.channels), np.uint8)
+    return ImageSet(images, np.zeros(0, np.int64), np.zeros(0, np.int64))

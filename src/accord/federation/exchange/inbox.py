@@ -1,0 +1,120 @@
+"""The uploads that arrived as files, checked one by one before anything is fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accord.core.errors import AccordError
+from accord.federation.membership import refuse_name
+from accord.fusion.uploads import UploadFiles
+from accord.messages import Briefing, Upload, UploadHeader, kind_of
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """One upload, and its file."""
+
+    path: Path
+    header: UploadHeader
+    label_counts: tuple[int, ...]
+
+    @property
+    def client(self) -> str:
+        return self.header.client
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """The uploads that are fused, in the order of the clients' names."""
+
+    briefing: Briefing
+    arrived: tuple[Arrived, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def clients(self) -> list[str]:
+        return [one.client for one in self.arrived]
+
+    def files(self) -> UploadFiles:
+        return UploadFiles([one.path for one in self.arrived], self.briefing)
+
+    def unseen_classes(self) -> list[str]:
+        """The classes of which no client has an image."""
+        totals = [
+            sum(counts) for counts in zip(*(o.label_counts for o in self.arrived), strict=True)
+        ]
+        named = zip(self.briefing.header.classes, totals, strict=True)
+        return [name for name, total in named if not total]
+
+
+def read_inbox(
+    path: Path, briefing: Briefing, files: Sequence[Path], without: Sequence[str], tell: Tell
+) -> Inbox:
+    """The uploads among `files` that answer the briefing at `path`.
+
+    A shell's `*.safetensors` also names the briefing and the server's own files: these are not
+    uploads and are passed over. `without` names clients, or files, that are left out. Any other
+    file that cannot be used raises an AccordError with its name.
+    """
+    arrived: dict[str, Arrived] = {}
+    unused = set(without)
+    for file in dict.fromkeys(file.absolute() for file in files):
+        meant = {file.name, file.stem, str(file), *(w for w in without if _same(w, file))}
+        if meant & set(without):
+            unused -= meant
+            continue
+        kind = kind_of(file)
+        if kind not in (None, Upload.kind):
+            if not _same(str(path), file):
+                tell(f"{file.name} is a {kind} and not an upload: it is passed over")
+            continue
+        upload = _checked(file, briefing)
+        name = upload.header.client
+        if name in without:
+            unused.discard(name)
+            continue
+        if name in arrived:
+            raise AccordError(
+                f"{file} and {arrived[name].path} are both uploads of client {name}, which would "
+                f"count twice. Name one of them only, or leave one out: --without {file.name}"
+            )
+        counts = tuple(upload.tensors["label_counts"].tolist())
+        arrived[name] = Arrived(file, upload.header, counts)
+    if unused:
+        there = ", ".join(sorted(arrived)) or "none"
+        raise AccordError(
+            f"--without {sorted(unused)[0]}: no upload of this client, and no file of this name. "
+            f"Clients: {there}."
+        )
+    if not arrived:
+        raise AccordError(
+            f"no upload that answers {path} was named. Name the files that the clients sent."
+        )
+    order = sorted(arrived)
+    return Inbox(briefing, tuple(arrived[name] for name in order), tuple(sorted(set(without))))
+
+
+def _checked(file: Path, briefing: Briefing) -> Upload:
+    advice = f"Ask its client to send it again, or leave it out: --without {file.name}"
+    try:
+        upload = Upload.load(file)
+        upload.check(briefing, str(file))
+        refuse_name(upload.header.client, f"{file}: the client it names")
+        last = briefing.header.first_epoch + briefing.header.budget.epochs
+        if upload.header.epoch != last:
+            raise AccordError(
+                f"{file}: expected an upload after epoch {last}; found epoch {upload.header.epoch}."
+            )
+    except AccordError as error:
+        raise AccordError(f"{error} {advice}") from None
+    except OSError as error:
+        raise AccordError(f"{file}: {error.strerror or error}. {advice}") from None
+    return upload
+
+
+def _same(name: str, file: Path) -> bool:
+    return Path(name).absolute() == file
