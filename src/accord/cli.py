@@ -10,6 +10,7 @@ import click
 import typer
 
 from accord.commands.exchange import answer, brief, show
+from accord.commands.flower import flower
 from accord.commands.fusing import fuse
 from accord.commands.models import export, predict
 from accord.commands.overview import data, doctor, recipes
@@ -46,6 +47,7 @@ COMMANDS = (
 )
 for command in COMMANDS:
     app.command()(command)
+app.add_typer(flower)
 
 
 def main() -> None:

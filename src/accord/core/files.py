@@ -51,13 +51,13 @@ def refuse_unwritable(path: Path, option: str) -> None:
 
 
 @contextmanager
-def locked(folder: Path, said: str) -> Iterator[None]:
+def locked(folder: Path, said: str, name: str = ".lock") -> Iterator[None]:
     """Lets one process at a time work in `folder`; another one gets an AccordError that says so.
 
     The lock ends when its process ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
+    lock = FileLock(folder / name)
     try:
         lock.acquire(timeout=0)
     except Timeout:

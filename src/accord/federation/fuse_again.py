@@ -58,7 +58,7 @@ def fuse_again(
         raise AccordError("no fusion was named. Name one with --fusion, e.g. --fusion classwise.")
     joined = tuple(Path(path).absolute() for path in add)
     membership = Membership(tuple(sorted(set(without))), joined, tuple(sorted(set(remove))))
-    plan = Plan(check_study(record.asked(), record.path), data_root, watcher.tell)
+    plan = Plan(check_study(record.asked(), record.path), data_root, watcher.tell, elsewhere=True)
     with record.lock():
         runs = _chosen(plan, record, trial, rules, membership)
         meant = {run.folder.id: resolved(run, membership) for run in runs}

@@ -41,8 +41,18 @@ Tell = Callable[[str], None]
 class Plan:
     """What a study needs before any training: datasets, allocations, and one run per trial."""
 
-    def __init__(self, study: Study, data_root: Path | None, tell: Tell) -> None:
+    def __init__(
+        self,
+        study: Study,
+        data_root: Path | None,
+        tell: Tell,
+        *,
+        elsewhere: bool = False,
+        min_clients: int | None = None,
+    ) -> None:
         self.study, self.data_root, self.tell = study, data_root, tell
+        self.elsewhere = elsewhere  # whether clients on other machines can be asked
+        self.min_clients = min_clients  # number of uploads that a round needs; None: as the study
         self._datasets: dict[str, Dataset] = {}
         self._deals: dict[str, Allocation] = {}
         self._digests: dict[str, str] = {}
@@ -72,6 +82,12 @@ class Plan:
     def allocation(self, trial: Trial) -> tuple[str, Allocation]:
         """The trial's allocation and its key; all recipes of a seed share an allocation."""
         data, partition = trial.setup.data, trial.setup.partition
+        if partition.elsewhere and not self.elsewhere:
+            raise AccordError(
+                "the clients of this study hold their own images on their own machines "
+                "(partition.scheme: sites). Use `accord flower`, or exchange files with `accord "
+                "brief`."
+            )
         dataset = self.dataset(data)
         key = allocation_key(dataset, data, partition, trial.seed)
         if key not in self._deals:
@@ -90,7 +106,7 @@ class Plan:
                 ).require()
         for trial in self.study.trials():
             _, allocation = self.allocation(trial)
-            check_rounds(trial, len(allocation.partition.names))
+            check_rounds(trial, len(allocation.partition.names), self.min_clients)
             self.check_method(trial, allocation)
             self.check_fusions(trial, allocation)
             self._note_revealing(trial, allocation)
@@ -179,7 +195,7 @@ class Plan:
         channels = allocation.dataset.train.images.shape[3]
         width = settled_map(trial, recipe, allocation).width(channels)
         sizes = allocation.partition.label_counts.sum(axis=1)
-        few = int((sizes < width).sum())
+        few = int(((sizes > 0) & (sizes < width)).sum())  # 0: a site whose images are elsewhere
         if few > self._revealing.get(recipe.name, (0,))[0]:
             self._revealing[recipe.name] = (few, len(sizes), width)
 
@@ -226,6 +242,7 @@ class Plan:
                 twin=trained.get(training) if trial.method.rounds == 1 else None,
                 teacher=None if fixed else teacher,
                 map=fixed,
+                min_clients=self.min_clients,
             )
             self._note_finished(one)
             if one.twin is not None and not one.over:

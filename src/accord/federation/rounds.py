@@ -112,8 +112,10 @@ class Round:
             self.folder.briefing.unlink(missing_ok=True)
 
 
-def rounds_of(trial: Trial, folder: TrialFolder, clients: tuple[str, ...]) -> tuple[Round, ...]:
-    """All rounds of a trial, in order."""
+def rounds_of(
+    trial: Trial, folder: TrialFolder, clients: tuple[str, ...], min_clients: int | None = None
+) -> tuple[Round, ...]:
+    """All rounds of a trial, in order. A round needs `min_clients` uploads, if given."""
     budget, settings = trial.setup.budget, trial.setup.rounds
     found = []
     for number in range(1, trial.method.rounds + 1):
@@ -121,7 +123,7 @@ def rounds_of(trial: Trial, folder: TrialFolder, clients: tuple[str, ...]) -> tu
         asked = clients
         if trial.recipe.several_rounds:
             asked = sampled(clients, settings, trial.seed, number)
-        needed = min(settings.min_fit_clients or len(asked), len(asked))
+        needed = min(min_clients or settings.min_fit_clients or len(asked), len(asked))
         epochs = tuple(first + epoch for epoch in budget.checkpoints)
         found.append(Round(number, folder.round(number), asked, needed, epochs))
     return tuple(found)
@@ -170,8 +172,12 @@ def forget_memories(rounds: tuple[Round, ...], closed: Round) -> None:
             before.folder.memory(client).unlink(missing_ok=True)
 
 
-def check_rounds(trial: Trial, clients: int) -> None:
+def check_rounds(trial: Trial, clients: int, min_clients: int | None = None) -> None:
     """Refuses settings that need more clients than the trial has."""
+    if not trial.recipe.pooled and (min_clients or 0) > clients:
+        raise AccordError(
+            f"min-clients: expected at most {clients}, the number of clients; found {min_clients}."
+        )
     if not trial.recipe.several_rounds:
         return
     settings = trial.setup.rounds

@@ -16,10 +16,21 @@ from accord.study.study import Study
 
 
 def run_study(
-    study: Study, record: Record, data_root: Path | None, engine: Engine[Task], watcher: Watcher
+    study: Study,
+    record: Record,
+    data_root: Path | None,
+    engine: Engine[Task],
+    watcher: Watcher,
+    *,
+    elsewhere: bool = False,
+    min_clients: int | None = None,
 ) -> dict[str, list[str]]:
-    """Runs or continues `study`. Returns the reasons of failure of each failed trial."""
-    plan = Plan(study, data_root, watcher.tell)
+    """Runs or continues `study`. Returns the reasons of failure of each failed trial.
+
+    `elsewhere`: the engine can ask clients on other machines. `min_clients`: a round goes on with
+    so many uploads; by default it needs all, or as many as the study says.
+    """
+    plan = Plan(study, data_root, watcher.tell, elsewhere=elsewhere, min_clients=min_clients)
     try:
         record.refuse_another(study)
         plan.check()  # mistakes are reported before anything is written

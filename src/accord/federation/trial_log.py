@@ -50,7 +50,7 @@ class TrialLog:
             self.client(
                 name,
                 f"Round {one.number}: received the briefing ({size}) and began with "
-                f"{_several(images[name], 'image')}.",
+                f"{_several(images[name], 'image') if images[name] else 'its own images'}.",
             )
 
     def answered(self, one: Round, name: str) -> None:

@@ -33,6 +33,8 @@ from accord.federation.work import Run, Step
 from accord.fusion.named import NamedFusion
 from accord.messages import ServerState
 
+UNKNOWN = 1_000  # images of a site, for the estimate of its work; the server does not know them
+
 
 @dataclass
 class TrialRun(Run):
@@ -46,11 +48,12 @@ class TrialRun(Run):
     followers: int = field(default=0, kw_only=True)  # later trials that still need its uploads
     trained: bool = field(default=False, kw_only=True)  # all uploads of all rounds exist
     again: bool = field(default=False, kw_only=True)  # it was finished and is now fused again
+    min_clients: int | None = field(default=None, kw_only=True)  # uploads that a round needs
     silent: dict[str, str] = field(default_factory=dict, kw_only=True)  # failed client → reason
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
-        return rounds_of(self.trial, self.folder, self.clients)
+        return rounds_of(self.trial, self.folder, self.clients, self.min_clients)
 
     @cached_property
     def measuring(self) -> Measuring:
@@ -101,7 +104,8 @@ class TrialRun(Run):
     def training_size(self, client: str) -> float:
         """A client's work in one round, measured in images passed through the net."""
         counts = self.allocation.partition.label_counts[self.clients.index(client)]
-        return float(int(counts.sum()) * self.trial.setup.budget.epochs * self.views)
+        images = int(counts.sum()) or UNKNOWN
+        return float(images * self.trial.setup.budget.epochs * self.views)
 
     @property
     def views(self) -> int:
@@ -200,6 +204,7 @@ class TrialRun(Run):
                 self.training_size(client),
                 number=one.number,
                 remembers=remembered(self.rounds, client, one),
+                at_server=bool(self.trial.recipe.pooled),
             )
             for client in order
         ]

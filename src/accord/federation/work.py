@@ -130,6 +130,7 @@ class Run(ABC):
         *,
         number: int = 1,
         remembers: int | None = None,
+        at_server: bool = False,
     ) -> Job[Task]:
         """The job of one client in a round; if `client` is None, it uses the public images."""
         options = self.trial.options
@@ -140,6 +141,7 @@ class Run(ABC):
             client=client,
             round=number,
             remembers=remembers,
+            at_server=at_server or client is None,
             device=choose_device(options.device, name),
             autocast=use_autocast(options, name),
             # Compiling takes more time than it saves in a study.

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from accord.study.study import Study
 
 
+# What a run directory may hold before its study is written there.
+EMPTY = (".lock", "trials", ".flower.lock", "flower", "nodes")
+
+
 class Record:
     """A run directory."""
 
@@ -75,7 +79,7 @@ class Record:
             return
         if self._is_record():
             joined(self.asked(), study.resolved, self.path)
-        elif any(path.name not in (".lock", "trials") for path in self.path.iterdir()):
+        elif any(path.name not in EMPTY for path in self.path.iterdir()):
             raise AccordError(
                 f"{self.path} holds files but is not a run directory: it has no study.yaml with "
                 "trials/. Choose another folder with --out."

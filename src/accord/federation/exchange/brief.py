@@ -54,7 +54,7 @@ def brief_file(
     alone = _alone(study, trial)
     refuse_to_brief(out)
     model = Predictor.load(start_from) if start_from is not None else None
-    plan = Plan(alone, data_root, watcher.tell)
+    plan = Plan(alone, data_root, watcher.tell, elsewhere=True)
     plan.check()
     *helpers, run = plan.runs(record)
     if not isinstance(run, TrialRun):

@@ -31,7 +31,8 @@ class Agenda:
             if one is not None and checkpoint.round is not one:
                 continue
             known = measured.get(checkpoint.epoch, {})
-            rules = scope.measurable(checkpoint)
+            # Without test images nothing can be measured; a model can still be saved.
+            rules = scope.measurable(checkpoint) if len(scope.allocation.split.test) else {}
             names = [name for name in rules if name not in known]
             kept = checkpoint.epoch == scope.final.epoch and scope.keep is not None
             if kept and scope.keep not in names:

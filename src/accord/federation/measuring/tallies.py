@@ -168,7 +168,10 @@ class Tallies:
         nets |= {name: own for name, rule in rules.items() if isinstance(rule, ClientMean)}
         partition = self.scope.allocation.partition
         rows = [partition.names.index(c) for c in self.scope.clients(at.round)]
-        counts = partition.label_counts[rows]
+        counts = partition.label_counts[rows].tolist()
+        if nets and not any(map(any, counts)):  # sites, whose uploads tell their counts
+            uploads = (Upload.load(at.upload(c)) for c in self.scope.clients(at.round))
+            counts = [upload.tensors["label_counts"].tolist() for upload in uploads]
         return {
             name: sum(m.accuracy_for(c) for m, c in zip(each, counts, strict=True)) / len(each)
             for name, each in nets.items()

@@ -1,0 +1,113 @@
+"""Writes the folder of a Flower app, which `flwr run` sends to a SuperLink.
+
+The app is small: it imports the installed accord, and it carries the study. It has no dependencies
+of its own, so that Flower installs nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from accord.core.errors import AccordError
+from accord.core.files import write_atomic
+from accord.core.yamls import to_yaml
+from accord.flower.supported import TESTED
+from accord.study.study import Study
+
+PACKAGE = "accord_app"
+MARK = "# An Accord study as a Flower app; written by `accord flower app`."
+
+SERVER = '''"""The server: it runs study.yaml with the nodes as clients."""
+
+from pathlib import Path
+
+from accord.flower.server import run_app
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    run_app(grid, context, Path(__file__).parent / "study.yaml")
+'''
+
+CLIENT = '''"""A node: it says its name, and it answers briefings with its own images."""
+
+from accord.flower.client import answer, say_name
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+app.query()(say_name)
+app.train()(answer)
+'''
+
+
+def write_app(folder: Path, study: Study, values: dict[str, Any] | None = None) -> None:
+    """Writes the app of `study` to `folder`; `values` replace values of its run configuration."""
+    _refuse_strange(folder)
+    package = folder / PACKAGE
+    files = {
+        folder / "pyproject.toml": _project(study.name, values or {}),
+        package / "__init__.py": f'"""The study {study.name} as a Flower app."""\n',
+        package / "server.py": SERVER,
+        package / "client.py": CLIENT,
+        package / "study.yaml": to_yaml(study.resolved),
+    }
+    for path, content in files.items():
+        write_atomic(path, content.encode())
+
+
+def _project(study: str, values: dict[str, Any]) -> str:
+    usual = {"out": "", "data-root": "", "min-clients": 0, "deadline": 86_400, "wait": 60}
+    config = {**usual, "nodes": "", "report": "", **values}
+    settings = "\n".join(f"{key} = {_toml(value)}" for key, value in config.items())
+    name = "accord-" + "".join(sign if sign.isalnum() else "-" for sign in study.lower()).strip("-")
+    return f"""{MARK}
+[project]
+name = "{name}"
+version = "1.0.0"
+description = "The Accord study {study}, for Flower {TESTED}"
+license = "Apache-2.0"
+# No dependencies: every machine has the same accord installed.
+dependencies = []
+
+[tool.flwr.app]
+publisher = "accord"
+
+[tool.flwr.app.components]
+serverapp = "{PACKAGE}.server:app"
+clientapp = "{PACKAGE}.client:app"
+
+# out: the record's folder (default: runs/NAME where the SuperLink was started)
+# min-clients: uploads that a round needs to go on; 0: all, or as the study says
+# deadline: seconds to wait for an answer; wait: seconds to wait for a node to connect
+[tool.flwr.app.config]
+{settings}
+"""
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(value)
+
+
+def _refuse_strange(folder: Path) -> None:
+    """Refuses a folder that holds anything but an app that this function wrote."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise AccordError(f"{folder} is a file. Choose another folder for the app.")
+    if any(folder.iterdir()) and not is_app(folder):
+        raise AccordError(
+            f"{folder} holds files that are no app of Accord. Choose another folder for the app."
+        )
+
+
+def is_app(folder: Path) -> bool:
+    """Whether a folder holds an app that this module wrote."""
+    project = folder / "pyproject.toml"
+    return project.is_file() and project.read_text("utf-8", "replace").startswith(MARK)

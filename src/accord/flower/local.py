@@ -1,0 +1,255 @@
+"""Runs a study over Flower on this machine: a SuperLink and a SuperNode per client, on loopback.
+
+RUN/flower/       the app, Flower's own files and the logs of all its processes
+RUN/nodes/NAME/   what each client keeps for itself
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accord.core.errors import AccordError
+from accord.core.files import locked, read_json
+from accord.federation.plan import Plan
+from accord.flower.app_folder import is_app, write_app
+from accord.flower.guard import Guard, running
+from accord.flower.supported import require_flower
+from accord.record.record import Record
+from accord.study.study import Study
+
+Tell = Callable[[str], None]
+LINK = "accord"  # the name of the connection in Flower's own configuration
+LOOPBACK = "127.0.0.1"
+STARTING = 120.0  # seconds in which Flower must start
+# No telemetry, no look for updates, and no environments that Flower would build by itself.
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+@dataclass(frozen=True)
+class LocalFlower:
+    """One run on this machine."""
+
+    study: Study
+    record: Path
+    data_root: Path | None
+    secure: bool
+    values: dict[str, Any]  # of the app's run configuration
+    tell: Tell
+
+    @property
+    def folder(self) -> Path:
+        return self.record / "flower"
+
+    def run(self) -> dict[str, list[str]]:
+        """Runs the study, and returns the reasons of failure of each failed trial."""
+        require_flower()
+        clients = self.clients()
+        Record(self.record).refuse_another(self.study)
+        busy = (
+            f"another process runs Flower in {self.record}. Wait for it, or choose another --out."
+        )
+        with locked(self.record, busy, ".flower.lock"), Guard() as guard:
+            self._prepare()
+            port = _free_port()
+            started = {"the SuperLink": self._start_link(guard, port)}
+            self._wait_for_link(started, port)
+            if self.secure:
+                self._register(clients)
+            for name in clients:
+                started[f"the SuperNode of {name}"] = self._start_node(guard, name, port)
+            self.tell(f"started a SuperLink and {len(clients)} SuperNodes on {LOOPBACK}:{port}")
+            self._flwr("run", str(self.folder / "app"), LINK)
+            return self._follow(started)
+
+    def clients(self) -> list[str]:
+        """The clients of all trials that take part in the study."""
+        plan = Plan(self.study, self.data_root, lambda _: None)
+        plan.check()
+        trials = [trial for trial in self.study.trials() if not trial.recipe.pooled]
+        names = (plan.allocation(trial)[1].partition.names for trial in trials)
+        return list(dict.fromkeys(name for some in names for name in some))
+
+    # --- files ---------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Writes the app and Flower's configuration; the record is checked by the app itself."""
+        if self.folder.exists() and not is_app(self.folder / "app"):
+            raise AccordError(f"{self.folder} holds other files. Choose another folder with --out.")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        values = {
+            "out": str(self.record.absolute()),
+            "data-root": str(self.data_root.absolute()) if self.data_root else "",
+            "nodes": str((self.record / "nodes").absolute()),
+            "report": str(self._report.absolute()),
+            **self.values,
+        }
+        write_app(self.folder / "app", self.study, values)
+
+    @property
+    def _report(self) -> Path:
+        return self.folder / "report.json"
+
+    @property
+    def _keys(self) -> Path:
+        return self.folder.absolute() / "keys"
+
+    def _env(self, home: str) -> dict[str, str]:
+        own = Path(sys.executable).parent
+        path = os.pathsep.join([str(own), os.environ.get("PATH", "")])
+        home_path = self.folder.absolute() / "home" / home
+        home_path.mkdir(parents=True, exist_ok=True)
+        return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home_path)}
+
+    # --- processes -----------------------------------------------------------------------------
+
+    def _start_link(self, guard: Guard, port: int) -> int:
+        secure: list[str] = ["--insecure"]
+        connection = f'[superlink]\ndefault = "{LINK}"\n'
+        connection += f'[superlink.{LINK}]\naddress = "{LOOPBACK}:{port}"\n'
+        if self.secure:
+            from accord.flower.keys import make_keys
+
+            make_keys(self._keys, [LOOPBACK, "localhost"], self.clients(), days=2)
+            mine = self._keys / "server"
+            secure = [
+                *("--ssl-ca-certfile", str(mine / "ca.crt")),
+                *("--ssl-certfile", str(mine / "server.crt")),
+                *("--ssl-keyfile", str(mine / "server.key")),
+                "--enable-supernode-auth",
+            ]
+            connection += f'root-certificates = "{mine / "ca.crt"}"\n'
+        else:
+            connection += "insecure = true\n"
+        env = self._env("link")
+        (Path(env["FLWR_HOME"]) / "config.toml").write_text(connection, encoding="utf-8")
+        command = ["flower-superlink", *secure, "--host", LOOPBACK, "--port", str(port)]
+        return self._start(guard, command, "superlink", env)
+
+    def _start_node(self, guard: Guard, name: str, port: int) -> int:
+        keep = (self.record / "nodes" / name).absolute()
+        config = {"name": name, "partition": True, "keep": str(keep)}
+        if self.data_root is not None:
+            config["data-root"] = str(self.data_root.absolute())
+        secure = ["--insecure"]
+        if self.secure:
+            own = self._keys / name
+            secure = [
+                *("--root-certificates", str(own / "ca.crt")),
+                *("--auth-supernode-private-key", str(own / f"{name}.key")),
+            ]
+        command = [
+            *("flower-supernode", "--superlink", f"{LOOPBACK}:{port}", *secure),
+            *("--port", str(_free_port()), "--node-config", node_config(config)),
+        ]
+        return self._start(guard, command, f"node-{name}", self._env(f"node-{name}"))
+
+    def _start(self, guard: Guard, command: list[str], log: str, env: dict[str, str]) -> int:
+        program = Path(sys.executable).parent / command[0]
+        if not program.exists():
+            raise AccordError(
+                f"expected Flower's command {program}; found none. Install Flower beside Accord: "
+                "pip install 'accord[flower]'"
+            )
+        return guard.start([str(program), *command[1:]], env, self._log(log), Path.cwd())
+
+    def _log(self, name: str) -> Path:
+        return (self.folder / "logs" / f"{name}.log").absolute()
+
+    def _wait_for_link(self, started: dict[str, int], port: int) -> None:
+        context = ssl._create_unverified_context() if self.secure else None
+        url = f"{'https' if self.secure else 'http'}://{LOOPBACK}:{port}/health"
+        for _ in _ticks(STARTING):
+            self._refuse_ended(started)
+            try:
+                with urllib.request.urlopen(url, timeout=2, context=context):
+                    return
+            except OSError:
+                continue
+        log = self._log("superlink")
+        raise AccordError(f"the SuperLink did not start within {STARTING:.0f} s. Its log is {log}.")
+
+    def _register(self, clients: list[str]) -> None:
+        for name in clients:
+            key = self._keys / "server" / f"{name}.pub"
+            self._flwr("supernode", "register", str(key), LINK, "--name", name)
+
+    def _flwr(self, *words: str) -> None:
+        """Runs a command of Flower's own command line."""
+        program = Path(sys.executable).parent / "flwr"
+        done = subprocess.run(
+            [str(program), *words], env=self._env("link"), capture_output=True, text=True
+        )
+        if done.returncode:
+            said = " ".join((done.stdout + done.stderr).split())[-500:]
+            raise AccordError(f"`flwr {' '.join(words[:2])}` failed: {said}")
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _follow(self, started: dict[str, int]) -> dict[str, list[str]]:
+        """Shows the progress of the ServerApp until its end."""
+        shown = 0
+        for passed in _ticks(None):
+            log = self._report.with_suffix(".log")
+            lines = log.read_text("utf-8").splitlines() if log.exists() else []
+            for line in lines[shown:]:
+                self.tell(line)
+            shown = len(lines)
+            report: dict[str, Any] = {"status": "starting"}
+            if self._report.exists():
+                report = read_json(self._report)
+            if report["status"] == "refused":
+                raise AccordError(report["message"])
+            if report["status"] in ("finished", "failed"):
+                return dict(report["failures"])
+            gone = report["status"] == "running" and not running(report["pid"])
+            if gone or report["status"] == "broken" or (not shown and passed > STARTING):
+                raise AccordError(
+                    f"the ServerApp ended without a result. {report.get('message', '')} Its log is "
+                    f"{self._log('superlink')}. Run the same command again: it continues where it "
+                    "stopped."
+                )
+            self._refuse_ended({"the SuperLink": started["the SuperLink"]})
+        raise AssertionError("the loop above has no end")
+
+    def _refuse_ended(self, started: dict[str, int]) -> None:
+        for what, pid in started.items():
+            if not running(pid):
+                raise AccordError(f"{what} ended. Its log is in {self.folder / 'logs'}.")
+
+
+def node_config(values: dict[str, Any]) -> str:
+    """The text of `--node-config`: TOML values, separated by spaces."""
+    told = {key: str(v).lower() if isinstance(v, bool) else f'"{v}"' for key, v in values.items()}
+    return " ".join(f"{key}={value}" for key, value in told.items())
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as found:
+        found.bind((LOOPBACK, 0))
+        return int(found.getsockname()[1])
+
+
+def _ticks(seconds: float | None) -> Iterator[float]:
+    """The time that has passed, several times per second, until `seconds` are over."""
+    began = time.monotonic()
+    while seconds is None or time.monotonic() - began < seconds:
+        yield time.monotonic() - began
+        time.sleep(0.2)
