@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from accord.balance import balances
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
@@ -20,6 +18,7 @@ from accord.federation.briefing import check_map, rehearse, settled_map
 from accord.federation.devices import check_devices
 from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_id
 from accord.federation.map_run import MapRun
+from accord.federation.remarks import empty_classes, lacking_in_bank, revealing
 from accord.federation.rounds import check_rounds
 from accord.federation.teacher import teacher_trial
 from accord.federation.teacher_run import TeacherRun
@@ -74,7 +73,7 @@ class Plan:
                 channels=data.image.channels,
                 tell=self.tell,
             )
-            for remark in (*found.remarks, *_empty_classes(found)):
+            for remark in (*found.remarks, *empty_classes(found)):
                 self.tell(f"{data.name}: {remark}")
             self._datasets[key] = found
         return self._datasets[key]
@@ -109,7 +108,9 @@ class Plan:
             check_rounds(trial, len(allocation.partition.names), self.min_clients)
             self.check_method(trial, allocation)
             self.check_fusions(trial, allocation)
-            self._note_revealing(trial, allocation)
+            found = revealing(trial, allocation)
+            known = self._revealing.get(trial.recipe.name, (0, 0, 0))
+            self._revealing[trial.recipe.name] = max(known, found)
             if kind_of_work(trial) in seen:
                 continue
             seen.add(kind_of_work(trial))
@@ -121,9 +122,12 @@ class Plan:
                 rehearse(trial, allocation)
             except AccordError as error:
                 raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
-            if bank:
-                self._tell_lacking(allocation)
+            lacking = lacking_in_bank(allocation) if bank else None
+            if lacking:
+                self._tell_once(lacking)
         for name, (few, clients, width) in self._revealing.items():
+            if not few:
+                continue
             self.tell(
                 f"{name}: {few} of {clients} clients hold fewer images than φ has features "
                 f"({width}): their sums reveal single images (docs/closed-form.md)"
@@ -171,33 +175,6 @@ class Plan:
                 fusion.rule.require(norm, public)
             except AccordError as error:
                 raise AccordError(f"fusion {fusion.label!r}: {error}") from None
-
-    def _tell_lacking(self, allocation: Allocation) -> None:
-        """Reports classes without public images, for which the bank has no features."""
-        there = allocation.part("public").label_counts(len(allocation.classes))
-        lacking = [
-            name
-            for name, count in zip(allocation.classes, there.tolist(), strict=True)
-            if not count
-        ]
-        line = (
-            f"the public images have none of {len(lacking)} classes ({_some(lacking)}), and so the "
-            "bank has no features of these classes"
-        )
-        if lacking:
-            self._tell_once(line)
-
-    def _note_revealing(self, trial: Trial, allocation: Allocation) -> None:
-        """Counts clients with fewer images than features, whose sums reveal single images."""
-        recipe = trial.recipe
-        if not isinstance(recipe, ClosedFormRecipe) or recipe.pooled:
-            return
-        channels = allocation.dataset.train.images.shape[3]
-        width = settled_map(trial, recipe, allocation).width(channels)
-        sizes = allocation.partition.label_counts.sum(axis=1)
-        few = int(((sizes > 0) & (sizes < width)).sum())  # 0: a site whose images are elsewhere
-        if few > self._revealing.get(recipe.name, (0,))[0]:
-            self._revealing[recipe.name] = (few, len(sizes), width)
 
     def keep_sources(self, record: Record) -> None:
         """Refuses sources of banks that have changed since the record was begun."""
@@ -303,14 +280,3 @@ class Plan:
         known = key_of(settled.model_dump(mode="json"), images, trial.seed, origin)
         folder = record.teacher(f"map-s{trial.seed}-{known}")
         return MapRun(trial, record, folder, allocation, key, map=settled, teacher=teacher)
-
-
-def _empty_classes(dataset: Dataset) -> list[str]:
-    """A remark about classes without training images, which are allowed but unusual."""
-    held = set(np.unique(dataset.train.labels).tolist())
-    empty = [name for index, name in enumerate(dataset.classes) if index not in held]
-    return [f"{len(empty)} classes have no training image ({_some(empty)})"] if empty else []
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

@@ -14,13 +14,7 @@ from accord.federation.map_run import MapRun
 from accord.federation.measuring import Measuring
 from accord.federation.measuring.scope import Scope
 from accord.federation.membership import EVERYBODY, Membership
-from accord.federation.rounds import (
-    Round,
-    forget_memories,
-    link_uploads,
-    remembered,
-    rounds_of,
-)
+from accord.federation.rounds import Round, forget_memories, link_uploads, remembered, rounds_of
 from accord.federation.starting import first_state
 from accord.federation.tasks import Task
 from accord.federation.tasks.advance import Advance
@@ -105,12 +99,7 @@ class TrialRun(Run):
         """A client's work in one round, measured in images passed through the net."""
         counts = self.allocation.partition.label_counts[self.clients.index(client)]
         images = int(counts.sum()) or UNKNOWN
-        return float(images * self.trial.setup.budget.epochs * self.views)
-
-    @property
-    def views(self) -> int:
-        """Views per image and step; 1 for a client that sums fixed features."""
-        return getattr(self.trial.recipe, "views", 1)
+        return float(images * self.trial.setup.budget.epochs * self.trial.recipe.views_per_image)
 
     def work(self) -> float:
         training = 0.0

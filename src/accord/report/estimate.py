@@ -187,7 +187,9 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
             for size in waiting
         ],
         measure_seconds=agenda.measure_work() * speed.forward / agenda.forward
-        + (agenda.merge_work() + run.advance_work()) * speed.step / (budget.batch * run.views)
+        + (agenda.merge_work() + run.advance_work())
+        * speed.step
+        / (budget.batch * run.trial.recipe.views_per_image)
         + (speed.solving if agenda.missing() else 0.0),
         upload_bytes=speed.upload_bytes * asked,
         download_bytes=speed.briefing_bytes * asked,

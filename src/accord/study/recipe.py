@@ -72,6 +72,11 @@ class Recipe(Config):
         return self.uses_mergenet or self.clients_ask_teacher
 
     @property
+    def views_per_image(self) -> int:
+        """Views of an image per step; 1 for a client that sums fixed features."""
+        return 1
+
+    @property
     def several_rounds(self) -> bool:
         """Whether the recipe's method can have more than one round."""
         return not isinstance(self.make_method(), OneShot)
@@ -119,6 +124,10 @@ class TrainingRecipe(Recipe, TrainingSpec):
     @property
     def training(self) -> TrainingSpec:
         return TrainingSpec(**{key: getattr(self, key) for key in TrainingSpec.model_fields})
+
+    @property
+    def views_per_image(self) -> int:
+        return self.views
 
     @property
     def method_name(self) -> str:
