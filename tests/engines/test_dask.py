@@ -23,7 +23,7 @@ from accord.engines.base import Job, Message
 from accord.engines.cluster import TOKEN, Cluster, Remote
 from accord.engines.fitness import description, judge
 from accord.engines.shared import wait_for_files
-from dask_cluster import LoopbackCluster, loopback_cluster
+from dask_cluster import LoopbackCluster, loopback_cluster, until
 
 REMOTE = Remote(dask_jobs.work, dask_jobs.examine, dask_jobs.nothing)
 
@@ -64,6 +64,11 @@ def do(made: Cluster[Errand], *names: str) -> list[Message[Errand]]:
             made.ask(waiting.pop(0))
         made.hear(heard.append)
     return heard
+
+
+def until_told(made: Cluster[Errand], told: list[str]) -> None:
+    """Does further jobs until the engine has told something."""
+    until(lambda: told or not do(made, "again"), "the line about a worker")
 
 
 def test_jobs_are_done_one_after_the_other_and_told(
@@ -108,9 +113,10 @@ def test_a_job_stops_when_nobody_wants_its_result(cluster: LoopbackCluster, tmp_
         assert message.body["share"] == 0.5
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), engine(cluster, tmp_path, []) as made:
+    with engine(cluster, tmp_path, []) as made:
         made.ask(Job(Errand("long"), 1.0))
-        made.hear(stop)
+        with pytest.raises(KeyboardInterrupt):
+            made.hear(stop)
     began = time.monotonic()
     with engine(cluster, tmp_path, []) as made:
         assert [m.kind for m in do(made, "quick") if m.kind != "news"] == ["done"]
@@ -127,6 +133,32 @@ def test_a_worker_that_does_not_see_the_record_is_refused_by_name(
         with pytest.raises(AccordError, match=r"no worker of the cluster .* can be used"):
             do(made, "one")
     assert any("worker phoenix" in line and "gets no jobs: it is blind" in line for line in told)
+
+
+def test_a_worker_with_another_version_gets_no_jobs(tmp_path: Path) -> None:
+    """Its metadata says that it has another torch. A worker that joins later does the job."""
+    other = tmp_path / "other" / "torch-9.9.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9\n")
+    expected = f"expected torch {description()['torch']}, as in this process; it has torch 9.9"
+    told: list[str] = []
+    with loopback_cluster(tmp_path / "dask") as cluster:
+        cluster.worker("stranger", path=other.parent)
+        with (
+            engine(cluster, tmp_path, []) as made,
+            pytest.raises(AccordError, match="no worker of the cluster") as refused,
+        ):
+            do(made, "one")
+        assert "stranger (tcp://127.0.0.1" in str(refused.value)
+        assert expected in str(refused.value)
+        cluster.worker("friend")
+        until(lambda: "Registered to" in (cluster.folder / "friend.log").read_text(), "a worker")
+        with engine(cluster, tmp_path, told) as made:
+            assert [m.kind for m in do(made, "one") if m.kind != "news"] == ["done"]
+            until_told(made, told)
+    assert len(told) == 1
+    assert told[0].startswith("worker stranger (tcp://")
+    assert f"gets no jobs: {expected}" in told[0]
 
 
 # --- without a cluster ---------------------------------------------------------------------------
@@ -160,7 +192,7 @@ def test_a_port_where_something_else_listens_is_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(dask, "CONNECT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(AccordError, match="no scheduler answered|Timed out"):
+        with pytest.raises(AccordError, match=r"no scheduler answered|Timed out"):
             Cluster(f"tcp://127.0.0.1:{port}", REMOTE, print)
 
 
