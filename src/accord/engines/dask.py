@@ -68,6 +68,7 @@ class Link:
 
     def listen(self) -> None:
         """Asks the scheduler for the news of this run; also after the connection was lost."""
+        self._refuse_closed()
         self._client.subscribe_topic(self._topic, self._take_news)
 
     def _take_news(self, event: tuple[float, str]) -> None:
@@ -93,15 +94,21 @@ class Link:
                 return found
         except (OSError, AttributeError):
             pass  # the connection was lost just now; its `scheduler` is then None
-        if self._client.status in ("running", "connecting"):
-            return None
-        raise AccordError(
-            f"the connection to the Dask scheduler at {self.address} was lost. Check whether the "
-            "scheduler still runs, and run the same command again: it continues where it stopped."
-        )
+        self._refuse_closed()
+        return None
+
+    def _refuse_closed(self) -> None:
+        """Raises AccordError if the connection is lost and cannot be made again."""
+        if self._client.status not in ("running", "connecting"):
+            raise AccordError(
+                f"the connection to the Dask scheduler at {self.address} was lost. Check whether "
+                "the scheduler still runs, and run the same command again: it continues where it "
+                "stopped."
+            )
 
     def call(self, function: Function, content: dict[str, Any], address: str) -> Call:
         """Lets the worker at `address`, and no other, execute `function`."""
+        self._refuse_closed()
         number = next(self._numbers)
         text = json.dumps({**content, "topic": self._topic, "call": number})
         future = self._client.submit(
@@ -189,7 +196,7 @@ def _connect(address: str) -> Any:
 def _client(address: str) -> Any:
     from distributed import Client
 
-    class Tidy(Client):
+    class Tidy(Client):  # type: ignore[misc]  # mypy does not read distributed
         async def _start(self, **options: Any) -> Any:
             try:
                 # Its own limit does not hold if something else than a scheduler listens there.
