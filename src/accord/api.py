@@ -14,7 +14,7 @@ from accord.engines.local import refuse_two_kinds_of_workers, start_workers, wor
 from accord.federation.answering import answer
 from accord.federation.execute import Watcher, in_this_process
 from accord.federation.fuse_again import fuse_again
-from accord.federation.remote import on_cluster
+from accord.federation.on_dask import on_cluster
 from accord.federation.run import run_study
 from accord.federation.tasks import Task
 from accord.messages.saved_model import refuse_to_train

@@ -18,7 +18,7 @@ import yaml
 
 import accord
 from accord.core.errors import AccordError
-from accord.federation.remote import examine, question
+from accord.federation.on_dask import examine, question
 from dask_cluster import LoopbackCluster, loopback_cluster, until
 from records import assert_same_uploads, contents, timeless
 
