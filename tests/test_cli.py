@@ -415,6 +415,19 @@ def test_ctrl_c_says_that_one_can_go_on(file: Path, tmp_path: Path) -> None:
     assert "Traceback" not in error
 
 
+def test_a_cluster_is_needed_only_when_the_study_runs(file: Path, here: Here) -> None:
+    """Nothing listens at this address."""
+    dry = here("run", file, "--dry-run", "--cluster", "tcp://127.0.0.1:1")
+    assert dry.code == 0
+    both = here("run", file, "--workers", "2", "--cluster", "tcp://127.0.0.1:1")
+    assert both.code == 2
+    assert "expected --cluster or --workers; found both" in both.error
+    wrong = here("run", file, "--cluster", "nowhere")
+    assert wrong.code == 2
+    assert wrong.error.startswith("accord: --cluster: expected the address of a running Dask")
+    assert not list(file.parent.glob("runs/*"))
+
+
 def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path, here: Here) -> None:
     recipes = here("recipes")
     assert recipes.code == 0

@@ -10,12 +10,13 @@ from typing import Any
 
 from accord.core.errors import AccordError
 from accord.engines.base import Engine
-from accord.engines.local import start_workers, workers_for
+from accord.engines.local import refuse_two_kinds_of_workers, start_workers, workers_for
 from accord.federation.answering import answer
 from accord.federation.exchange.brief import Written, brief_file
 from accord.federation.exchange.fuse import fuse_files
 from accord.federation.execute import Watcher, in_this_process
 from accord.federation.fuse_again import fuse_again
+from accord.federation.on_dask import on_cluster
 from accord.federation.run import run_study
 from accord.federation.tasks import Task
 from accord.messages.saved_model import refuse_to_train
@@ -37,14 +38,16 @@ def run(
     workers: int | None = None,
     data_root: Path | str | None = None,
     quiet: bool = False,
+    cluster: str | None = None,
     engine: Engine[Task] | None = None,
 ) -> Results:
     """Runs a study (a YAML file, a mapping or a checked Study) and returns its results.
 
     An existing record is continued: only new trials are trained. Failed trials are listed in
-    `results.failures`. Mistakes of the user raise AccordError. `engine` does the work; without one,
-    `workers` processes of this machine do it.
+    `results.failures`. Mistakes of the user raise AccordError. `workers` processes of this machine
+    do the work, or the Dask cluster whose scheduler has the address `cluster`, or `engine`.
     """
+    refuse_two_kinds_of_workers(cluster, workers)
     if isinstance(study, Study) and overrides:
         raise AccordError(
             "overrides can be used with a study file or a mapping, but not with a checked Study. "
@@ -52,8 +55,13 @@ def run(
         )
     checked = study if isinstance(study, Study) else load_study(study, overrides)
     record = Record(Path(out) if out else Path("runs") / checked.name)
+    watcher = _watcher(quiet)
+    if cluster is not None:
+        if engine is not None:
+            raise AccordError("expected `cluster` or `engine`; found both. Leave one of them out.")
+        engine = on_cluster(cluster, watcher.tell)
     with _working(engine, workers) as at_work:
-        failures = run_study(checked, record, _path(data_root), at_work, _watcher(quiet))
+        failures = run_study(checked, record, _path(data_root), at_work, watcher)
     return replace(Results.of(record), failures=failures)
 
 

@@ -19,14 +19,20 @@ def run(
     data_root: DataRoot = None,
     quiet: Quiet = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show trials and costs only")] = False,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="use the workers of a Dask cluster")
+    ] = None,
 ) -> None:
     """Run a study, or continue it: only new trials are trained."""
     from accord.core.yamls import read_yaml
-    from accord.engines.local import start_workers, workers_for
+    from accord.engines.local import refuse_two_kinds_of_workers, start_workers, workers_for
 
+    refuse_two_kinds_of_workers(cluster, workers)
     read_yaml(study)  # a file that cannot be read is reported before any process starts
     # The workers load torch while this process loads torch, the study and its images.
-    engine = None if dry_run else start_workers(workers_for(workers))
+    engine = None
+    if not dry_run and cluster is None:
+        engine = start_workers(workers_for(workers))
     try:
         from accord.api import run as run_study
         from accord.study.study import load_study
@@ -40,7 +46,13 @@ def run(
             show(*estimate(checked, record, data_root, workers).lines())
             return
         results = run_study(
-            checked, out=out, workers=workers, data_root=data_root, quiet=quiet, engine=engine
+            checked,
+            out=out,
+            workers=workers,
+            data_root=data_root,
+            quiet=quiet,
+            cluster=cluster,
+            engine=engine,
         )
     finally:
         if engine is not None:

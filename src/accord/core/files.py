@@ -8,12 +8,26 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from accord.core.errors import AccordError
+
+_written: ContextVar[list[Path] | None] = ContextVar("_written", default=None)
+
+
+@contextmanager
+def written_files() -> Iterator[list[Path]]:
+    """The list of the files that this thread writes atomically until the end of the block."""
+    paths: list[Path] = []
+    before = _written.set(paths)
+    try:
+        yield paths
+    finally:
+        _written.reset(before)
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -27,12 +41,19 @@ def write_atomic(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
+        _take_note(path)
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _take_note(path: Path) -> None:
+    paths = _written.get()
+    if paths is not None and path not in paths:
+        paths.append(path)
 
 
 def refuse_unwritable(path: Path, option: str) -> None:

@@ -27,9 +27,12 @@ FORMAT = 2  # increase it when decoding, conversion or the layout of an entry ch
 
 
 def cache_root() -> Path:
-    """$ACCORD_CACHE, or else ~/.cache/accord/decoded."""
+    """$ACCORD_CACHE, or else ~/.cache/accord/decoded.
+
+    It is absolute, because a worker on another machine has another working directory.
+    """
     chosen = os.environ.get("ACCORD_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache/accord/decoded"
+    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache/accord/decoded"
 
 
 def key_of(source: Source, *parts: object) -> str:

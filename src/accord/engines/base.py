@@ -57,10 +57,10 @@ class Engine(Protocol[T]):
     def ask(self, job: Job[T]) -> None: ...
 
     def hear(self, handle: Callable[[Message[T]], None]) -> None:
-        """Calls `handle` with each message, until at least one job has ended."""
+        """Calls `handle` with each message, until a job has ended or more jobs can be started."""
 
     def close(self) -> None:
-        """Ends all processes that it has started."""
+        """Ends all processes and cancels all jobs that it has started."""
 
 
 def failure(error: Exception) -> dict[str, Any]:

@@ -20,6 +20,16 @@ def workers_for(asked: int | None) -> int:
     return asked or cores
 
 
+def refuse_two_kinds_of_workers(cluster: str | None, workers: int | None) -> None:
+    """Refuses a number of local workers if the workers of a cluster do the work."""
+    if cluster is not None and workers is not None:
+        raise AccordError(
+            f"expected --cluster or --workers; found both, {cluster} and {workers}. The workers "
+            "are those of the cluster: remove --workers, and start as many workers of the cluster "
+            "as you need."
+        )
+
+
 def start_workers(count: int) -> Processes[Any] | None:
     """Starts `count` worker processes; None for one worker, which is this process itself."""
     return Processes(count, WORKER) if count > 1 else None

@@ -104,7 +104,7 @@ class TeacherRun(Run):
             place=self.place,
             allocation=self.key,
             device=choose_device(self.trial.options.device, NAME),
-            source=str(self.source.path) if self.source else None,
+            source=str(self.source.path.absolute()) if self.source else None,
         )
         return Job(task, self.images * self.passes)
 

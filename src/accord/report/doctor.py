@@ -23,7 +23,13 @@ from accord.data.inventory import inventory
 from accord.report.tables import plain_table
 
 # Extra → a package that it installs.
-EXTRAS = {"notebook": "pandas", "gradient": "torchjd", "transport": "POT", "onnx": "onnxruntime"}
+EXTRAS = {
+    "notebook": "pandas",
+    "gradient": "torchjd",
+    "transport": "POT",
+    "onnx": "onnxruntime",
+    "dask": "distributed",
+}
 GIB = 2**30
 
 
