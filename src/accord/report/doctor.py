@@ -29,6 +29,7 @@ EXTRAS = {
     "transport": "POT",
     "onnx": "onnxruntime",
     "dask": "distributed",
+    "flower": "flwr",
 }
 GIB = 2**30
 
