@@ -10,6 +10,7 @@ from benchmarks import (
     bank,
     closedform,
     dials,
+    engines,
     fusing,
     hybrid,
     memory,
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "hybrid": hybrid.measure,
     "memory": memory.measure,
     "mergenet": mergenet.measure,
+    "engines": engines.measure,
     "views": views.measure,
 }
 
