@@ -17,6 +17,7 @@ from accord.commands.overview import data, doctor, recipes
 from accord.commands.reading import compare, dials, results
 from accord.commands.training import run, teacher
 from accord.core.errors import AccordError
+from accord.core.text import printable
 
 app = typer.Typer(
     add_completion=False,
@@ -64,7 +65,7 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except AccordError as error:
-        print(f"accord: {error}", file=sys.stderr)
+        print("\n".join(map(printable, f"accord: {error}".split("\n"))), file=sys.stderr)
         code = 2
     except (KeyboardInterrupt, click.Abort):
         code = STOPPED

@@ -106,11 +106,11 @@ def test_an_answer_to_another_briefing_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_clients_upload_in_its_place_is_refused(tmp_path: Path) -> None:
-    """The upload is client 0's; a name may tell the epoch as well."""
-    for name in ("client-0", "client-0@3", "whatever"):
+    """The upload is client 0's. In a record the name tells the client, and maybe the epoch."""
+    for name in ("uploads/client-0", "uploads/client-0@3", "uploads/whatever", "sent/client-1"):
         good_upload().save(tmp_path / f"{name}.safetensors")
         UploadFiles([tmp_path / f"{name}.safetensors"], BRIEFING).load(0)
-    for name in ("client-1", "client-1@3"):
+    for name in ("uploads/client-1", "uploads/client-1@3"):
         good_upload().save(tmp_path / f"{name}.safetensors")
         told = refused(tmp_path / f"{name}.safetensors")
         assert "upload of client 1, found that of client 0" in told

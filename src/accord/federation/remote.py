@@ -16,6 +16,7 @@ from pydantic import Field
 from accord.core.config import Config
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import read_json, write_atomic
+from accord.core.text import one_line
 from accord.core.versions import versions
 from accord.data.allocation import Allocation, AllocationFile, open_allocation
 from accord.data.settings import ELSEWHERE, DataConfig
@@ -108,7 +109,7 @@ class Desk:
         except ValueError as error:
             raise ClientError(f"its answer is no answer: {' '.join(str(error).split())}") from None
         if answer.error is not None:
-            raise ClientError(_one_line(answer.error))
+            raise ClientError(one_line(answer.error))
         folder = self._folder(task)
         briefing = briefing_at(folder.briefing)
         header = briefing.header
@@ -117,7 +118,7 @@ class Desk:
         if sorted(parts) != sorted(names):
             raise ClientError(
                 f"expected uploads after the epochs {', '.join(names)}; found "
-                f"{_one_line(', '.join(sorted(parts)) or 'none')}."
+                f"{one_line(', '.join(sorted(parts)) or 'none')}."
             )
         for epoch in epochs:
             self._check(task, parts[str(epoch)], epoch, briefing)
@@ -137,12 +138,12 @@ class Desk:
             upload = Upload.from_bytes(content, where)
             upload.check(briefing, where)
         except AccordError as error:
-            raise ClientError(f"its upload was refused: {_one_line(str(error))}") from None
+            raise ClientError(f"its upload was refused: {one_line(str(error))}") from None
         header = upload.header
         if (header.client, header.epoch) != (task.name, epoch):
             raise ClientError(
                 f"its upload was refused: expected that of client {task.name} after epoch {epoch}; "
-                f"found {_one_line(header.client)!r} after epoch {header.epoch}."
+                f"found {one_line(header.client)!r} after epoch {header.epoch}."
             )
         self._check_counts(task, upload)
 
@@ -160,12 +161,6 @@ class Desk:
 
 def rows_of(parts: dict[str, bytes]) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.frombuffer(parts.get(ROWS, b""), "<i8").astype(np.int64)
-
-
-def _one_line(text: str) -> str:
-    """Text from a stranger, as one printable line."""
-    plain = "".join(sign if sign.isprintable() else " " for sign in text)
-    return " ".join(plain.split())[:500]
 
 
 def progress_file(folder: Path) -> Path:

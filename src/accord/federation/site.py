@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -29,6 +30,7 @@ from accord.federation.tasks.base import Tell, lack_of_memory, one_thread
 from accord.messages import Briefing, Memory, Upload
 from accord.record.folders import RoundFolder, TrialFolder
 
+KEPT_DAYS = 90  # days after which the files of another federation are removed
 ROWS = 1_024  # images that are hashed at a time
 
 
@@ -82,6 +84,7 @@ class Site:
                 briefing.save(one.briefing)
                 _work(client, one, tell)
             self._forget_before(folder, briefing.header.round)
+            self._forget_old(folder)
             return paths
 
     def _client(
@@ -118,6 +121,13 @@ class Site:
             one = folder.round(before)
             shutil.rmtree(one.path / "uploads", ignore_errors=True)
             one.briefing.unlink(missing_ok=True)
+
+    def _forget_old(self, current: TrialFolder) -> None:
+        """Removes the files of federations in which the client has not worked for a long time."""
+        for marker in current.path.parent.glob("*/images.json"):
+            old = time.time() - marker.stat().st_mtime > 86_400 * KEPT_DAYS
+            if old and marker.parent != current.path:
+                shutil.rmtree(marker.parent, ignore_errors=True)
 
 
 def digest_of_images(data: ImageSet) -> str:

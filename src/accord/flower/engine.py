@@ -21,6 +21,7 @@ from flwr.serverapp import Grid
 
 from accord.core.errors import ClientError
 from accord.core.files import read_json
+from accord.core.text import one_line
 from accord.core.versions import versions
 from accord.engines.base import Job, Message, failure
 from accord.federation.remote import Desk, progress_file
@@ -187,7 +188,7 @@ class FlowerEngine:
                     self._fail(found.job, str(error), handle)
                 continue
             if found.job is None:
-                self._meet(found.node, str(letter.text.get("name")))
+                self._meet(found.node, one_line(str(letter.text.get("name"))))
             else:
                 self._accept(found.job, letter, handle)
 
@@ -222,7 +223,7 @@ class FlowerEngine:
                     self._fail(one.job, f"it did not answer within {limit:.0f} s.", handle)
 
     def _fail(self, job: Job[Task], said: str, handle: Handle) -> None:
-        handle(Message(job, "failed", {"error": "client", "message": said}))
+        handle(Message(job, "failed", {"error": "client", "message": one_line(said)}))
 
     def _tell_progress(self, handle: Handle) -> None:
         """The progress of nodes on this machine, which they write into files."""

@@ -81,6 +81,12 @@ class LocalFlower:
 
     def clients(self) -> list[str]:
         """The clients of all trials that take part in the study."""
+        if any(setup.partition.elsewhere for setup in self.study.setups):
+            raise AccordError(
+                "`accord flower local` gives every node its part of the study's dataset, but in "
+                "this study the clients have their own images (partition.scheme: sites). Start "
+                "their SuperNodes by hand, see docs/flower.md."
+            )
         plan = Plan(self.study, self.data_root, lambda _: None)
         plan.check()
         trials = [trial for trial in self.study.trials() if not trial.recipe.pooled]
@@ -217,6 +223,8 @@ class LocalFlower:
                 report = read_json(self._report)
             if report["status"] == "refused":
                 raise AccordError(report["message"])
+            if report["status"] == "finished":
+                shutil.rmtree(self.record / "nodes", ignore_errors=True)  # nothing is left to do
             if report["status"] in ("finished", "failed"):
                 return dict(report["failures"])
             gone = report["status"] == "running" and not running(report["pid"])

@@ -74,15 +74,16 @@ class Message:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, IsADirectoryError):
-            raise AccordError(f"{path}: expected one {cls.kind}, found no such file.") from None
+        if not path.is_file():  # reading a pipe or a device might never end
+            raise AccordError(f"{path}: expected one {cls.kind}, found no such file.")
+        content = path.read_bytes()
         return cls.from_bytes(content, str(path))
 
 
 def kind_of(path: Path) -> str | None:
     """The kind of the message in a file, read from its header alone; None if it holds none."""
+    if not path.is_file():
+        return None
     try:
         with path.open("rb") as file:
             start = file.read(8)

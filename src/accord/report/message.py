@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from accord.core.errors import AccordError
+from accord.core.text import printable
 from accord.federation.pooled_sums import Total
 from accord.messages import (
     ADAPTER,
@@ -65,7 +66,7 @@ def described(path: Path) -> list[str]:
             lines += [f"  * {_text(one)}" for one in value]
         else:
             lines.append(f"{key}: {_text(value)}")
-    return [_printable(line) for line in lines]
+    return [printable(line) for line in lines]
 
 
 def described_json(path: Path) -> str:
@@ -199,8 +200,3 @@ def _few(value: Any) -> str:
 
 def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _printable(line: str) -> str:
-    """A line that cannot control the terminal: names in files come from strangers."""
-    return "".join(sign if sign.isprintable() else "�" for sign in line)

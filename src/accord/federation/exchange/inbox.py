@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accord.core.errors import AccordError
+from accord.core.text import natural
 from accord.federation.membership import refuse_name
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing, Upload, UploadHeader, kind_of
@@ -94,7 +95,7 @@ def read_inbox(
         raise AccordError(
             f"no upload that answers {path} was named. Name the files that the clients sent."
         )
-    order = sorted(arrived)
+    order = sorted(arrived, key=natural)  # sums are added in this order, as in a study
     return Inbox(briefing, tuple(arrived[name] for name in order), tuple(sorted(set(without))))
 
 
