@@ -20,6 +20,7 @@ from accord.federation.tasks import answer as answering
 from accord.messages import Briefing, Memory, ServerState, Upload
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from tests_support import same
 
 Raw = dict[str, Any]
 
@@ -45,10 +46,6 @@ def test_images(record: Path, path: Path) -> Path:
 
 
 test_images.__test__ = False  # type: ignore[attr-defined]
-
-
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def only(record: Path) -> TrialFolder:

@@ -230,6 +230,27 @@ def test_a_round_goes_on_with_enough_answers(
     assert [client["client"] for client in second["clients"]] == [0, 2]
 
 
+def test_a_bad_upload_is_refused_on_arrival_and_the_round_goes_on(
+    rounds_study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a worker of a cluster might write it: with a damaged disk, or on purpose."""
+    rounds_study["rounds"] = {"count": 2, "min_fit_clients": 2}
+    whole = Training.upload
+
+    def bad(self: Training) -> Upload:
+        upload = whole(self)
+        if self.name == "1" and self.epoch == 1:
+            upload.tensors["feature_mean"][0] = float("nan")
+        return upload
+
+    monkeypatch.setattr(Training, "upload", bad)
+    assert not accord.run(rounds_study, out=tmp_path, workers=1, quiet=True).failures
+    first, second = only(tmp_path).info()["rounds"]
+    assert (first["answered"], second["answered"]) == (["0", "2"], ["0", "1", "2"])
+    assert "'feature_mean' holds NaN or infinity" in first["failed"]["1"]
+    assert "its upload was refused" in first["failed"]["1"]
+
+
 def test_without_a_least_number_a_failure_fails_the_trial_and_can_be_mended(
     rounds_study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,9 @@ import accord
 from accord.core.errors import AccordError
 from accord.core.files import read_json
 from accord.data.allocation import open_allocation
+from accord.engines.pool import InProcess
 from accord.federation.run import run_study
+from accord.federation.tasks import Task, perform
 from accord.flower import engine as engines
 from accord.flower.engine import FlowerEngine, Patience
 from accord.flower.letters import Letter
@@ -25,6 +27,7 @@ from accord.record.record import Record
 from accord.report.progress import Plain
 from accord.study.study import load_study
 from flower.loop import Loop
+from tests_support import same
 
 Raw = dict[str, Any]
 
@@ -57,11 +60,15 @@ def nodes(keep: Path, count: int = 3, **more: Any) -> dict[int, Raw]:
     }
 
 
+def done(task: Task, record: Path, tell: Callable[[Raw], None]) -> Raw:
+    return perform(task, Record(record), tell)
+
+
 def run(
     study: Raw, grid: Loop, out: Path, *, min_clients: int | None = None, connect: float = 0.3
 ) -> tuple[dict[str, list[str]], Told]:
     told = Told()
-    engine = FlowerEngine(grid, Patience(connect=connect, answer=0.5), told.tell)
+    engine = FlowerEngine(grid, InProcess(done), Patience(connect=connect, answer=0.5), told.tell)
     failures = run_study(
         load_study(study),
         Record(out),
@@ -72,10 +79,6 @@ def run(
         min_clients=min_clients,
     )
     return failures, told
-
-
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
 def uploads(record: Path) -> dict[str, dict[str, torch.Tensor]]:
@@ -215,8 +218,8 @@ BAD: dict[str, tuple[Callable[[Message], Message | None], str]] = {
         letter(lambda _, p: p.clear()),
         "expected uploads after the epochs 1; found none",
     ),
-    "more uploads": (letter(lambda _, p: p.update({"x\x1b[2J": b""})), "found 1, x \\[2J"),
-    "an error": (letter(lambda t, _: t.update({"error": "a\x1b[31m\nb"})), r"a \[31m b"),
+    "more uploads": (letter(lambda _, p: p.update({"x\x1b[2J": b""})), "found 1, x.\\[2J"),
+    "an error": (letter(lambda t, _: t.update({"error": "a\x1b[31m\nb"})), r"a.\[31m b"),
     "no answer": (letter(lambda t, _: t.update({"epochs": "many"})), "its answer is no answer"),
     "no letter": (strange, "holds no letter"),
     "other arrays": (untyped, "expected bytes; found float64"),

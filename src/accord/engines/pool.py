@@ -46,7 +46,11 @@ class InProcess(Generic[T]):
     def ask(self, job: Job[T]) -> None:
         self._job = job
 
-    def hear(self, handle: Callable[[Message[T]], None]) -> None:
+    def hear(
+        self,
+        handle: Callable[[Message[T]], None],
+        seconds: float | None = None,  # noqa: ARG002
+    ) -> None:
         """Does the job in this process, so that a debugger shows all calls down to the loss."""
         job = self._job
         if job is None:
@@ -97,11 +101,17 @@ class Processes(Generic[T]):
         worker = next(worker for worker in self._workers if worker.job is None)
         worker.give(job)
 
-    def hear(self, handle: Callable[[Message[T]], None]) -> None:
-        """Calls `handle` with the workers' messages, until at least one job has ended."""
+    def hear(self, handle: Callable[[Message[T]], None], seconds: float | None = None) -> None:
+        """Calls `handle` with the workers' messages, until at least one job has ended.
+
+        With `seconds` it returns when no message has come for so long.
+        """
         ended = False
         while not (ended and self._told.empty()):
-            worker, body = self._told.get()
+            try:
+                worker, body = self._told.get(timeout=seconds)
+            except queue.Empty:
+                return
             if body is None:
                 replacement = self._replace(worker)
                 if worker.job is not None and not worker.began:

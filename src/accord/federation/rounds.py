@@ -12,6 +12,8 @@ from accord.core.config import Config
 from accord.core.errors import AccordError
 from accord.core.files import link_or_copy, read_json, write_json
 from accord.core.randomness import numpy_generator
+from accord.core.text import one_line
+from accord.federation.tasks.base import briefing_at
 from accord.messages import Upload
 from accord.record.folders import RoundFolder, TrialFolder, mapping
 from accord.study.settings import RoundsConfig
@@ -52,6 +54,26 @@ class Round:
     def has_answered(self, client: str) -> bool:
         """Whether all uploads of a client exist, also those of earlier checkpoints."""
         return all(self.upload(client, epoch).exists() for epoch in self.epochs)
+
+    def refusal(self, client: str) -> str | None:
+        """Why a client's uploads, which have just arrived, are refused; None if they are good.
+
+        Bad uploads are put aside, with the ending .refused, so that the client counts as missing.
+        """
+        briefing = briefing_at(self.folder.briefing)
+        paths = [self.upload(client, epoch) for epoch in self.epochs]
+        try:
+            for path in paths:
+                upload = Upload.load(path)
+                upload.check(briefing, path.name)
+                if upload.header.client != client:
+                    raise AccordError(f"{path.name} names the client {upload.header.client!r}.")
+        except AccordError as error:
+            for path in paths:
+                if path.exists():
+                    path.replace(path.with_name(f"{path.name}.refused"))
+            return f"its upload was refused: {one_line(str(error))}"
+        return None
 
     def unanswered(self) -> list[str]:
         return [client for client in self.asked if not self.has_answered(client)]

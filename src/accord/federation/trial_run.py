@@ -164,7 +164,12 @@ class TrialRun(Run):
         super().take(job, result)
         self.measuring.tallies.take(job.task, result)
         if isinstance(job.task, AnswerBriefing):
-            self.log.answered(self.rounds[job.task.round - 1], job.task.name)
+            one = self.rounds[job.task.round - 1]
+            refusal = one.refusal(job.task.name)
+            if refusal is not None:
+                self.take_failure(job, refusal)
+            else:
+                self.log.answered(one, job.task.name)
         elif isinstance(job.task, Advance):
             self.log.advanced(job.task.round, len(job.task.answered), result)
 

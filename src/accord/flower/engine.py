@@ -6,14 +6,12 @@ is refused fails its job; the trial goes on if enough other clients have answere
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from flwr.app import Message as Envelope
 from flwr.app import MessageType
@@ -23,9 +21,9 @@ from accord.core.errors import ClientError
 from accord.core.files import read_json
 from accord.core.text import one_line
 from accord.core.versions import versions
-from accord.engines.base import Job, Message, failure
+from accord.engines.base import Engine, Job, Message
 from accord.federation.remote import Desk, progress_file
-from accord.federation.tasks import Task, perform
+from accord.federation.tasks import Task
 from accord.federation.tasks.answer import AnswerBriefing
 from accord.flower.letters import Letter
 from accord.record.record import Record
@@ -36,6 +34,12 @@ MOST = 64  # jobs that wait in the engine, so that not all briefings of a large 
 PAUSE = 0.1  # seconds between two looks for answers
 LOOK = 1.0  # seconds between two looks for nodes, and for their progress
 HELLO = 120.0  # seconds in which a node must say its name
+
+
+class ServerEngine(Engine[Task], Protocol):
+    """An engine on this machine that can be heard for a moment."""
+
+    def hear(self, handle: Handle, seconds: float | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -60,30 +64,32 @@ class FlowerEngine:
     """An engine over Flower's grid. `nodes` is the folder of all nodes, if they run here."""
 
     grid: Grid
+    server: ServerEngine  # does the server's own work
     patience: Patience
     tell: Tell
     nodes: Path | None = None
     names: dict[int, str] = field(default_factory=dict)  # node → the client's name
     seen: dict[str, float] = field(default_factory=dict)  # client → when its node was last there
     sent: dict[str, _Sent] = field(default_factory=dict)  # message → whom it was sent to
-    waiting: deque[Job[Task]] = field(default_factory=deque)
+    waiting: deque[Job[Task]] = field(default_factory=deque)  # jobs for nodes
+    own: deque[Job[Task]] = field(default_factory=deque)  # jobs for the server
     strangers: set[str] = field(default_factory=set)
 
     def open(self, record: Path) -> None:
         self.desk = Desk(Record(record))
-        self.here = _Here(Record(record))
+        self.server.open(record)
         self.began, self.looked = time.monotonic(), 0.0
 
     def free(self) -> int:
-        return max(0, MOST - len(self.waiting) - self.here.count)
+        return max(0, MOST - len(self.waiting) - len(self.own))
 
     def busy(self) -> int:
         jobs = sum(one.job is not None for one in self.sent.values())
-        return len(self.waiting) + jobs + self.here.count
+        return len(self.waiting) + jobs + len(self.own) + self.server.busy()
 
     def ask(self, job: Job[Task]) -> None:
         if self.desk.addressee(job.task) is None:
-            self.here.ask(job)
+            self.own.append(job)
         else:
             self.waiting.append(job)
 
@@ -98,10 +104,20 @@ class FlowerEngine:
             self._send(handle)
             self._receive(handle)
             self._give_up(handle)
-            self.here.hear(handle, PAUSE)
+            self._work(handle)
+
+    def _work(self, handle: Handle) -> None:
+        """Lets the server do its own jobs; otherwise waits for a moment."""
+        while self.own and self.server.free():
+            self.server.ask(self.own.popleft())
+        if self.server.busy():
+            self.server.hear(handle, PAUSE)
+        else:
+            time.sleep(PAUSE)
 
     def close(self) -> None:
-        """The nodes stop by themselves when the ServerApp ends."""
+        """Ends the server's own processes; the nodes stop when the ServerApp ends."""
+        self.server.close()
 
     # --- nodes ---------------------------------------------------------------------------------
 
@@ -237,41 +253,3 @@ class FlowerEngine:
             share = read_json(path).get("share") if path.exists() else None
             if isinstance(share, float):
                 handle(Message(one.job, "news", {"share": min(max(share, 0.0), 1.0)}))
-
-
-class _Here:
-    """The server's own work, one job at a time, in a thread: meanwhile nodes can be heard."""
-
-    def __init__(self, record: Record) -> None:
-        self.record, self.count = record, 0
-        self._jobs: queue.Queue[Job[Task]] = queue.Queue()
-        self._told: queue.Queue[Message[Task]] = queue.Queue()
-        threading.Thread(target=self._work, daemon=True).start()
-
-    def ask(self, job: Job[Task]) -> None:
-        self.count += 1
-        self._jobs.put(job)
-
-    def hear(self, handle: Handle, seconds: float) -> None:
-        """Handles the messages that are there; waits for at most `seconds` if there is none."""
-        try:
-            message = self._told.get(timeout=seconds)
-        except queue.Empty:
-            return
-        if message.kind != "news":
-            self.count -= 1
-        handle(message)
-
-    def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
-            self._told.put(self._done(job))
-
-    def _done(self, job: Job[Task]) -> Message[Task]:
-        def news(content: dict[str, Any]) -> None:
-            self._told.put(Message(job, "news", content))
-
-        try:
-            return Message(job, "done", {"result": perform(job.task, self.record, news)})
-        except Exception as error:  # as in a worker process, every failure becomes a message
-            return Message(job, "failed", failure(error))

@@ -24,6 +24,8 @@ from pydantic import Field
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.core.files import write_json
+from accord.engines.local import WORKER
+from accord.engines.pool import Processes
 from accord.federation.run import run_study
 from accord.flower.engine import FlowerEngine, Patience
 from accord.record.record import Record
@@ -70,20 +72,24 @@ def _run(grid: Grid, config: RunConfig, study_file: Path, report: _Report) -> di
     watcher = _Told(report)
     engine = FlowerEngine(
         grid,
+        Processes(1, WORKER),  # in a process of its own, so that nodes can be heard meanwhile
         Patience(connect=config.wait, answer=config.deadline),
         watcher.tell,
         Path(config.nodes) if config.nodes else None,
     )
     root = Path(config.data_root) if config.data_root else None
-    failures = run_study(
-        study,
-        record,
-        root,
-        engine,
-        watcher,
-        elsewhere=True,
-        min_clients=config.min_clients or None,
-    )
+    try:
+        failures = run_study(
+            study,
+            record,
+            root,
+            engine,
+            watcher,
+            elsewhere=True,
+            min_clients=config.min_clients or None,
+        )
+    finally:
+        engine.close()
     results = Results.of(record)
     show_results(results)
     return failures
