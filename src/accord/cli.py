@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import Annotated
 
@@ -66,6 +67,17 @@ def main() -> None:
         code = error.exit_code
     except AccordError as error:
         print("\n".join(map(printable, f"accord: {error}".split("\n"))), file=sys.stderr)
+        code = 2
+    except BrokenPipeError:
+        # The reader of the output has seen enough. Python would complain again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except OSError as error:
+        what, why = error.filename or "a file", error.strerror or error
+        print(
+            printable(f"accord: {what}: {why}. Solve this problem and run the same command again."),
+            file=sys.stderr,
+        )
         code = 2
     except (KeyboardInterrupt, click.Abort):
         code = STOPPED

@@ -18,7 +18,7 @@ import torch
 import accord
 from accord.cli import main
 from accord.core.text import natural
-from accord.messages import Upload
+from accord.messages import Briefing, Upload
 
 Raw = dict[str, Any]
 Say = Callable[..., tuple[int, str]]
@@ -78,6 +78,12 @@ def damaged(path: Path, **values: Any) -> None:
     Upload(upload.header.model_copy(update=values), tensors).save(path)
 
 
+def times(path: Path, factor: float) -> None:
+    found = Upload.load(path).tensors
+    nets = {n: t for n, t in found.items() if n.startswith("net.") and t.is_floating_point()}
+    damaged(path, tensors={name: tensor * factor for name, tensor in nets.items()})
+
+
 def replaced(path: Path, make: Callable[[Path], None]) -> None:
     path.unlink()
     make(path)
@@ -88,8 +94,13 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda p: p.write_bytes(b""), "is not a whole upload"),
     "text": (lambda p: p.write_text("hello" * 9), "is not a whole upload"),
     "gone": (lambda p: p.unlink(), "found no such file"),
-    "a pipe": (lambda p: replaced(p, os.mkfifo), "found no such file"),
-    "a folder": (lambda p: replaced(p, Path.mkdir), "found no such file"),
+    "a pipe": (lambda p: replaced(p, os.mkfifo), "found something that is no plain file"),
+    "a folder": (lambda p: replaced(p, Path.mkdir), "found something that is no plain file"),
+    "huge weights": (lambda p: times(p, 1e30), "its net gives NaN or infinity for images"),
+    "another kind": (
+        lambda p: p.write_bytes(p.read_bytes().replace(b'\\"upload\\"', b'\\"uplaod\\"', 1)),
+        "expected one upload, found uplaod",
+    ),
     "NaN": (
         lambda p: damaged(p, tensors={"feature_mean": torch.full((64,), torch.nan)}),
         "holds NaN or infinity",
@@ -259,3 +270,105 @@ def test_names_are_sorted_as_people_do() -> None:
     assert sorted(["10", "9", "a10", "a9", "b", "2"], key=natural) == [
         *("2", "9", "10", "a9", "a10", "b")
     ]
+
+
+def changed(path: Path, to: Path, **header: Any) -> Path:
+    """A briefing with other values in its header, as a stranger might write it."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    top = json.loads(content[8 : 8 + length])
+    about = json.loads(top["__metadata__"]["accord"])
+    about["header"] |= header
+    top["__metadata__"]["accord"] = json.dumps(about)
+    text = json.dumps(top).encode()
+    to.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+    return to
+
+
+def test_a_briefing_reaches_no_other_folder_of_a_client(say: Say, box: Path) -> None:
+    """Neither through the name of its federation nor through that of the client."""
+    own = box / "victim" / "now"
+    (own / "uploads").mkdir(parents=True)
+    (own / "uploads" / "mine.txt").write_text("mine")
+    (own / "images.json").write_text("{}")
+    old = box / "victim" / "old"
+    old.mkdir()
+    (old / "images.json").write_text("{}")
+    os.utime(old / "images.json", (0, 0))
+    for first in (f"{'../' * 3}victim/now", str(own), "x" * 64, "0" * 63):
+        evil = changed(
+            box / "briefing.safetensors", box / "evil.safetensors", round=2, rounds=2, first=first
+        )
+        words = ["answer", str(evil), "north.npz", "--name", "x", "--out", "o.safetensors"]
+        code, told = say(*words, "--keep", "kept/deep/down")
+        assert code == 2, told
+        assert "'first'" in told or "first" in told
+    for name in (".", "..", "../x"):
+        words = ["answer", "briefing.safetensors", "north.npz", "--name", name]
+        code, _ = say(*words, "--out", "o.safetensors", "--keep", "kept/down")
+        assert code == 0
+        (box / "o.safetensors").unlink()
+    assert sorted(path.name for path in (box / "kept").iterdir()) == ["down"]
+    assert len(list((box / "kept/down").iterdir())) == 3
+    assert (own / "uploads" / "mine.txt").read_text() == "mine"
+    assert (old / "images.json").exists()
+
+
+def test_absurd_briefings_are_refused(say: Say, box: Path) -> None:
+    absurd: list[Raw] = [
+        {"height": 10**6},
+        {"width": 10**30},
+        {"channels": 4},
+        {"classes": ["x"]},
+        {"budget": {"epochs": 10**9, "batch": 1}},
+    ]
+    for values in absurd:
+        evil = changed(box / "briefing.safetensors", box / "evil.safetensors", **values)
+        for words in (["show", str(evil)], ["answer", str(evil), "north.npz"]):
+            more = ["--name", "x", "--out", "o.safetensors"] if words[0] == "answer" else []
+            code, told = say(*words, *more)
+            assert (code, "Traceback" in told) == (2, False), (values, told)
+    whole = Briefing.load(box / "briefing.safetensors")
+    weights = [name for name, tensor in whole.tensors.items() if tensor.ndim > 1]
+    for first in ("net.head.prototypes", weights[0]):
+        for change in ("gone", "flat", "nan"):
+            bad = dict(whole.tensors)
+            if change == "gone":
+                del bad[first]
+            elif change == "flat":
+                bad[first] = bad[first].flatten()
+            else:
+                bad[first] = torch.full_like(bad[first], torch.nan)
+            Briefing(whole.header, bad).save(box / "evil.safetensors")
+            words = ["answer", "evil.safetensors", "north.npz", "--name", "x"]
+            code, told = say(*words, "--out", "o.safetensors")
+            assert code == 2, (first, change, told)
+            code, told = say("show", "evil.safetensors")
+            assert code in (0, 2), (first, change, told)
+    assert not (box / "o.safetensors").exists()
+
+
+def test_other_clients_and_other_briefings_are_not_written_over(say: Say, box: Path) -> None:
+    before = (box / "south.safetensors").read_bytes()
+    words = ["answer", "briefing.safetensors", "north.npz", "--name", "north"]
+    code, told = say(*words, "--out", "south.safetensors")
+    assert (code, "it holds the upload of client south, which would be lost" in told) == (2, True)
+    assert (box / "south.safetensors").read_bytes() == before
+    code, _ = say(*words, "--out", "north.safetensors")
+    assert code == 0
+    (box / "study.yaml").write_text(json.dumps(STUDY))
+    code, _ = say("brief", "study.yaml", "--out", "briefing.safetensors")
+    assert code == 0  # the same briefing again
+    sent = (box / "briefing.safetensors").read_bytes()
+    code, told = say("brief", "study.yaml", "seeds=[7]", "--out", "briefing.safetensors")
+    assert (code, "holds another briefing" in told) == (2, True)
+    assert (box / "briefing.safetensors").read_bytes() == sent
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_a_sentence(say: Say) -> None:
+    words = ["answer", "briefing.safetensors", "north.npz", "--name", "x", "--out", "o.safetensors"]
+    for keep in ("north.npz", "/proc/nowhere"):
+        code, told = say(*words, "--keep", keep)
+        assert (code, "Traceback" in told, "accord: " in told) == (2, False, True), told
+    code, told = say("flower", "keys", "/proc/nowhere", "--host", "a", "--client", "b")
+    assert (code, "Traceback" in told) == (2, False), told

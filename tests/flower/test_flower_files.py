@@ -20,7 +20,7 @@ from accord.core.errors import AccordError
 from accord.flower import supported
 from accord.flower.app_folder import write_app
 from accord.flower.keys import make_keys
-from accord.flower.local import node_config
+from accord.flower.local import LocalFlower, node_config
 from accord.study.study import load_study
 
 
@@ -121,3 +121,44 @@ def test_another_version_of_flower_is_refused(
 def test_the_text_of_a_nodes_configuration() -> None:
     text = node_config({"name": "north", "partition": True, "keep": "/a b"})
     assert text == 'name="north" partition=true keep="/a b"'
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"deadline": float("nan")}, "deadline"),
+        ({"deadline": 0}, "deadline"),
+        ({"wait": -1}, "wait"),
+        ({"min-clients": -1}, "min-clients"),
+    ],
+)
+def test_an_app_with_wrong_values_is_not_written(
+    study: dict[str, Any], tmp_path: Path, values: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(AccordError, match=said):
+        write_app(tmp_path / "app", load_study(study), values)
+    assert not (tmp_path / "app").exists()
+
+
+def test_mistakes_are_told_before_flower_starts(study: dict[str, Any], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def local(raw: dict[str, Any], **values: Any) -> None:
+        LocalFlower(load_study(raw), out, None, False, values, lambda _: None).run()
+
+    with pytest.raises(AccordError, match="min-clients: expected at most 3"):
+        local(study, **{"min-clients": 99})
+    with pytest.raises(AccordError, match="deadline"):
+        local(study, deadline=-1)
+    sites = {**study, "partition": {"scheme": "sites", "names": ["a"]}}
+    with pytest.raises(AccordError, match="Start their SuperNodes by hand"):
+        local(sites)
+    assert not out.exists()
+    for name in ("nodes", "flower"):
+        (out / name).mkdir(parents=True)
+        (out / name / "thesis.txt").write_text("mine")
+        with pytest.raises(AccordError, match="Choose another folder with --out"):
+            local(study)
+        assert (out / name / "thesis.txt").read_text() == "mine"
+        (out / name / "thesis.txt").unlink()
+        (out / name).rmdir()

@@ -80,7 +80,7 @@ def kill_when_training(
     process: subprocess.Popen[bytes], name: str, record: Path
 ) -> list[psutil.Process]:
     """Kills the node of a client in the middle of its training; returns all that was started."""
-    wait_for((record / "nodes" / name / "progress.json").exists, "training")
+    wait_for((record / "flower/nodes" / name / "progress.json").exists, "training")
     victim = node(process, name)
     assert victim is not None
     found = psutil.Process(process.pid).children(recursive=True)

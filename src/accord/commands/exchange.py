@@ -65,7 +65,7 @@ def answer(
     from accord.federation.answering import answer as answer_briefing
     from accord.federation.answering import refuse_to_write
 
-    refuse_to_write(out, briefing, images)
+    refuse_to_write(out, briefing, images, name)
     told = (lambda _: None) if quiet else tell
     upload = answer_briefing(briefing, images, name, told, keep=keep, device=device)
     size = upload.save(out)

@@ -78,7 +78,7 @@ def precision_on(device: str) -> Precision:
     return Precision(torch.device(chosen), autocast=chosen.startswith("cuda"))
 
 
-def refuse_to_write(out: Path, briefing: Path, images: Path) -> None:
+def refuse_to_write(out: Path, briefing: Path, images: Path, name: str) -> None:
     """Raises AccordError if `out` cannot be written, or would replace a file that is no upload."""
     target, source = out.resolve(), images.resolve()
     if target in (briefing.resolve(), source) or source in target.parents:
@@ -86,19 +86,20 @@ def refuse_to_write(out: Path, briefing: Path, images: Path) -> None:
             f"--out {out} is one of the inputs, or is in the folder of images. Choose another file."
         )
     refuse_unwritable(out, "--out")
-    if out.exists() and not _is_upload(out):
+    if not out.exists():
+        return
+    try:
+        owner = Upload.load(out).header.client
+    except (AccordError, OSError):
         raise AccordError(
             f"--out {out}: expected a new file, or an upload to write again; found another kind of "
             "file. Choose another name."
+        ) from None
+    if owner != name:
+        raise AccordError(
+            f"--out {out}: it holds the upload of client {owner}, which would be lost. Choose "
+            "another name."
         )
-
-
-def _is_upload(path: Path) -> bool:
-    try:
-        Upload.load(path)
-    except (AccordError, OSError):
-        return False
-    return True
 
 
 def labelled_images(

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+import torch
 from pydantic import ValidationError
 
 from accord.client.base import Client, Precision
@@ -49,7 +51,8 @@ class Site:
 
     def folder(self, briefing: Briefing) -> TrialFolder:
         """The client's files in the federation of a briefing."""
-        return TrialFolder(self.keep / quote(self.name, safe="") / briefing.federation[:32])
+        own = quote(self.name, safe="").replace(".", "%2E")  # also for a client named ".."
+        return TrialFolder(self.keep / own / briefing.federation[:32])
 
     def last_memory(self, briefing: Briefing) -> int | None:
         """The last round before that of `briefing` from which the client has kept a memory."""
@@ -94,6 +97,12 @@ class Site:
         precision: Precision | None,
         memory: Memory | None,
     ) -> Client:
+        for name, tensor in briefing.tensors.items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise AccordError(
+                    f"the briefing is damaged: its tensor {name!r} holds NaN or infinity. Fetch it "
+                    "again."
+                )
         try:
             return make_client(data, briefing, self.name, precision, memory)
         except (RuntimeError, KeyError, ValueError, ValidationError) as error:
@@ -126,7 +135,8 @@ class Site:
         """Removes the files of federations in which the client has not worked for a long time."""
         for marker in current.path.parent.glob("*/images.json"):
             old = time.time() - marker.stat().st_mtime > 86_400 * KEPT_DAYS
-            if old and marker.parent != current.path:
+            ours = re.fullmatch(r"[0-9a-f]{32}", marker.parent.name)
+            if old and ours and marker.parent != current.path:
                 shutil.rmtree(marker.parent, ignore_errors=True)
 
 

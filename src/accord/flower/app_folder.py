@@ -12,6 +12,7 @@ from typing import Any
 from accord.core.errors import AccordError
 from accord.core.files import write_atomic
 from accord.core.yamls import to_yaml
+from accord.flower.run_config import RunConfig
 from accord.flower.supported import TESTED
 from accord.study.study import Study
 
@@ -47,10 +48,11 @@ app.train()(answer)
 
 def write_app(folder: Path, study: Study, values: dict[str, Any] | None = None) -> None:
     """Writes the app of `study` to `folder`; `values` replace values of its run configuration."""
+    config = RunConfig.of(values or {}, "the app's configuration").values()
     _refuse_strange(folder)
     package = folder / PACKAGE
     files = {
-        folder / "pyproject.toml": _project(study.name, values or {}),
+        folder / "pyproject.toml": _project(study.name, config),
         package / "__init__.py": f'"""The study {study.name} as a Flower app."""\n',
         package / "server.py": SERVER,
         package / "client.py": CLIENT,
@@ -60,9 +62,7 @@ def write_app(folder: Path, study: Study, values: dict[str, Any] | None = None) 
         write_atomic(path, content.encode())
 
 
-def _project(study: str, values: dict[str, Any]) -> str:
-    usual = {"out": "", "data-root": "", "min-clients": 0, "deadline": 86_400, "wait": 60}
-    config = {**usual, "nodes": "", "report": "", **values}
+def _project(study: str, config: dict[str, Any]) -> str:
     settings = "\n".join(f"{key} = {_toml(value)}" for key, value in config.items())
     name = "accord-" + "".join(sign if sign.isalnum() else "-" for sign in study.lower()).strip("-")
     return f"""{MARK}

@@ -112,8 +112,8 @@ def _refuse(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: in
                 f"--client: expected a name of letters, digits, dots and dashes, other than "
                 f"{SERVER!r}; found {name!r}."
             )
-    if len(set(clients)) < len(clients):
-        raise AccordError("--client: every client must be named once.")
+    if len({name.lower() for name in clients}) < len(clients):
+        raise AccordError("--client: every client must be named once; upper case does not count.")
     if not 1 <= days <= 3650:
         raise AccordError(f"--days: expected 1 to 3650; found {days}.")
 

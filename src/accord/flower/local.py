@@ -1,7 +1,7 @@
 """Runs a study over Flower on this machine: a SuperLink and a SuperNode per client, on loopback.
 
-RUN/flower/       the app, Flower's own files and the logs of all its processes
-RUN/nodes/NAME/   what each client keeps for itself
+RUN/flower/              the app, Flower's own files and the logs of all its processes
+RUN/flower/nodes/NAME/   what each client keeps for itself, until the study is finished
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from accord.core.files import locked, read_json
 from accord.federation.plan import Plan
 from accord.flower.app_folder import is_app, write_app
 from accord.flower.guard import Guard, running
+from accord.flower.run_config import RunConfig
 from accord.flower.supported import require_flower
 from accord.record.record import Record
 from accord.study.study import Study
@@ -33,6 +34,7 @@ Tell = Callable[[str], None]
 LINK = "accord"  # the name of the connection in Flower's own configuration
 LOOPBACK = "127.0.0.1"
 STARTING = 120.0  # seconds in which Flower must start
+AGAIN = "Run the same command again: it continues where it stopped."
 # No telemetry, no look for updates, and no environments that Flower would build by itself.
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -87,7 +89,8 @@ class LocalFlower:
                 "this study the clients have their own images (partition.scheme: sites). Start "
                 "their SuperNodes by hand, see docs/flower.md."
             )
-        plan = Plan(self.study, self.data_root, lambda _: None)
+        needed = RunConfig.of(self.values, "options").min_clients or None
+        plan = Plan(self.study, self.data_root, lambda _: None, min_clients=needed)
         plan.check()
         trials = [trial for trial in self.study.trials() if not trial.recipe.pooled]
         names = (plan.allocation(trial)[1].partition.names for trial in trials)
@@ -99,11 +102,14 @@ class LocalFlower:
         """Writes the app and Flower's configuration; the record is checked by the app itself."""
         if self.folder.exists() and not is_app(self.folder / "app"):
             raise AccordError(f"{self.folder} holds other files. Choose another folder with --out.")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for name in ("app", "home", "keys", "logs"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for path in (self._report, self._report.with_suffix(".log")):
+            path.unlink(missing_ok=True)
         values = {
             "out": str(self.record.absolute()),
             "data-root": str(self.data_root.absolute()) if self.data_root else "",
-            "nodes": str((self.record / "nodes").absolute()),
+            "nodes": str(self._nodes.absolute()),
             "report": str(self._report.absolute()),
             **self.values,
         }
@@ -112,6 +118,10 @@ class LocalFlower:
     @property
     def _report(self) -> Path:
         return self.folder / "report.json"
+
+    @property
+    def _nodes(self) -> Path:
+        return self.folder / "nodes"
 
     @property
     def _keys(self) -> Path:
@@ -150,7 +160,7 @@ class LocalFlower:
         return self._start(guard, command, "superlink", env)
 
     def _start_node(self, guard: Guard, name: str, port: int) -> int:
-        keep = (self.record / "nodes" / name).absolute()
+        keep = (self._nodes / name).absolute()
         config = {"name": name, "partition": True, "keep": str(keep)}
         if self.data_root is not None:
             config["data-root"] = str(self.data_root.absolute())
@@ -224,15 +234,15 @@ class LocalFlower:
             if report["status"] == "refused":
                 raise AccordError(report["message"])
             if report["status"] == "finished":
-                shutil.rmtree(self.record / "nodes", ignore_errors=True)  # nothing is left to do
+                shutil.rmtree(self._nodes, ignore_errors=True)  # nothing is left to do
             if report["status"] in ("finished", "failed"):
                 return dict(report["failures"])
             gone = report["status"] == "running" and not running(report["pid"])
             if gone or report["status"] == "broken" or (not shown and passed > STARTING):
+                said = f" ({report['message']})" if report.get("message") else ""
                 raise AccordError(
-                    f"the ServerApp ended without a result. {report.get('message', '')} Its log is "
-                    f"{self._log('superlink')}. Run the same command again: it continues where it "
-                    "stopped."
+                    f"the ServerApp ended without a result{said}. Its log is "
+                    f"{self._log('superlink')}. {AGAIN}"
                 )
             self._refuse_ended({"the SuperLink": started["the SuperLink"]})
         raise AssertionError("the loop above has no end")
@@ -240,7 +250,7 @@ class LocalFlower:
     def _refuse_ended(self, started: dict[str, int]) -> None:
         for what, pid in started.items():
             if not running(pid):
-                raise AccordError(f"{what} ended. Its log is in {self.folder / 'logs'}.")
+                raise AccordError(f"{what} ended. Its log is in {self.folder / 'logs'}. {AGAIN}")
 
 
 def node_config(values: dict[str, Any]) -> str:

@@ -1,33 +1,22 @@
-"""What the ServerApp does: it runs a study whose clients are Flower's nodes.
-
-Its run configuration (pyproject.toml of the app, or `flwr run --run-config`):
-
-out=""               the record's folder (default: runs/NAME, from where the SuperLink was started)
-data-root=""         the folder of the datasets
-min-clients=0        uploads that a round needs to go on; 0: all, or as the study says
-deadline=86400       seconds that the server waits for the answer of a client
-wait=60              seconds that the server waits for the node of a client to connect
-nodes="", report=""  used by `accord flower local`
-"""
+"""What the ServerApp does: it runs a study whose clients are Flower's nodes."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from flwr.app import Context
 from flwr.serverapp import Grid
-from pydantic import Field
 
-from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.core.files import write_json
 from accord.engines.local import WORKER
 from accord.engines.pool import Processes
 from accord.federation.run import run_study
 from accord.flower.engine import FlowerEngine, Patience
+from accord.flower.run_config import RunConfig
 from accord.record.record import Record
 from accord.report.progress import Plain
 from accord.report.results import Results
@@ -35,35 +24,29 @@ from accord.report.terminal import show_results
 from accord.study.study import load_study
 
 
-class RunConfig(Config):
-    """The run configuration of the app."""
-
-    out: str = ""
-    data_root: str = Field("", alias="data-root")
-    min_clients: int = Field(0, ge=0, alias="min-clients")
-    deadline: float = Field(86_400, gt=0)
-    wait: float = Field(60, ge=0)
-    nodes: str = ""
-    report: str = ""
-
-
 def run_app(grid: Grid, context: Context, study_file: Path) -> None:
     """Runs the study of an app, and prints its results into the log of the run."""
     given: dict[str, Any] = dict(context.run_config)
-    known = {key: value for key, value in given.items() if key in keys(RunConfig)}
-    config = parse(RunConfig, known, "run-config")
-    report = _Report(Path(config.report) if config.report else None)
+    report = _Report(Path(str(given["report"])) if given.get("report") else None)
     report.write("running")
     try:
-        failures = _run(grid, config, study_file, report)
+        failures = _run(grid, RunConfig.of(given, "run-config"), study_file, report)
     except AccordError as error:
         report.write("refused", str(error))
-        print(f"accord: {error}", file=sys.stderr, flush=True)
-        raise SystemExit(2) from None
+        _end_with(str(error))
     except BaseException as error:
         report.write("broken", f"{type(error).__name__}: {error}")
         raise
     report.write("failed" if failures else "finished", failures=failures)
+    if failures:
+        _end_with(f"some trials failed: {', '.join(failures)}")
+
+
+def _end_with(said: str) -> NoReturn:
+    """Ends the run as a failed one. Flower shows an error, which is this sentence alone."""
+    print(f"accord: {said}", file=sys.stderr, flush=True)
+    sys.tracebacklimit = 0
+    raise AccordError(said)
 
 
 def _run(grid: Grid, config: RunConfig, study_file: Path, report: _Report) -> dict[str, list[str]]:

@@ -75,7 +75,8 @@ class Message:
     @classmethod
     def load(cls, path: Path) -> Self:
         if not path.is_file():  # reading a pipe or a device might never end
-            raise AccordError(f"{path}: expected one {cls.kind}, found no such file.")
+            found = "something that is no plain file" if path.exists() else "no such file"
+            raise AccordError(f"{path}: expected one {cls.kind}, found {found}.")
         content = path.read_bytes()
         return cls.from_bytes(content, str(path))
 

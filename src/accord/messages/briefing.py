@@ -16,6 +16,8 @@ from accord.core.mergenet import MergeNetConfig
 from accord.messages.base import Message
 
 Spec = dict[str, Any]
+DIGEST = r"^[0-9a-f]{64}$"  # it is used in file names
+LARGEST = 1_024  # pixels of a side, as in a study
 
 
 class NetHeader(Config):
@@ -88,10 +90,10 @@ class BriefingHeader(Config):
     round: int = Field(1, ge=1)
     rounds: int = Field(1, ge=1)  # number of rounds of the method; schedules run over all of them
     seed: int
-    height: int = Field(gt=0)
-    width: int = Field(gt=0)
-    channels: int = Field(gt=0)
-    classes: tuple[str, ...] = Field(min_length=2)
+    height: int = Field(gt=0, le=LARGEST)
+    width: int = Field(gt=0, le=LARGEST)
+    channels: int = Field(gt=0, le=3)
+    classes: tuple[str, ...] = Field(min_length=2, max_length=100_000)
     mean: tuple[float, ...]
     std: tuple[float, ...]
     augment: str
@@ -100,7 +102,7 @@ class BriefingHeader(Config):
     budget: Budget
     teacher: TeacherHeader | None = None  # the teacher that clients learn from
     mergenet: MergeNetConfig | None = None  # the adapter that clients train, if they do
-    first: str | None = None  # digest of the briefing of round 1, in all later rounds
+    first: str | None = Field(None, pattern=DIGEST)  # of round 1's briefing, in all later rounds
     origin: Origin | None = None  # in a briefing that is sent as a file
 
     @property

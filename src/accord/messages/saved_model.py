@@ -105,10 +105,14 @@ def save_model(
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    for index, net in enumerate(nets):
-        write_atomic(partial / net_file(index), save_tensors(_plain(net)))
-    write_atomic(partial / COMBINER, save_tensors(_plain(combiner)))
-    write_json(partial / "model.json", header.model_dump(mode="json"))
+    try:
+        for index, net in enumerate(nets):
+            write_atomic(partial / net_file(index), save_tensors(_plain(net)))
+        write_atomic(partial / COMBINER, save_tensors(_plain(combiner)))
+        write_json(partial / "model.json", header.model_dump(mode="json"))
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     if folder.exists():
         shutil.rmtree(folder)
     partial.replace(folder)

@@ -94,7 +94,10 @@ def _learnt(name: str) -> bool:
 
 def expected_upload(briefing: Briefing) -> dict[str, Tensor]:
     """Name → a tensor of the right shape and type, for every tensor of an upload."""
-    classes, width = briefing.tensors[NET + "head.prototypes"].shape
+    head = briefing.tensors.get(NET + "head.prototypes")
+    if head is None or head.ndim != 2:
+        raise AccordError("the briefing is damaged: it holds no net with a head. Fetch it again.")
+    classes, width = head.shape
     asked = briefing.header.training
     if isinstance(asked, SummingSpec):
         return expected_sums(classes, width, asked.packing)

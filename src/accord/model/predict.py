@@ -48,7 +48,13 @@ def predict(
             if one.info.get(PEAK, -1) > peak:
                 peak, brightest = one.info[PEAK], file
         images = as_images(list(readable.values()), model.header)
-        answers = model.scores(images).softmax(dim=1).tolist()
+        scores = model.scores(images)
+        if not bool(scores.isfinite().all()):
+            raise AccordError(
+                "the model gives NaN or infinity, so its answers mean nothing. Fuse it again "
+                "without the client whose net is damaged."
+            )
+        answers = scores.softmax(dim=1).tolist()
         found += [_prediction(f, row, model) for f, row in zip(readable, answers, strict=True)]
     refuse_dark(peak, str(brightest))
     return found

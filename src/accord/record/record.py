@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 # What a run directory may hold before its study is written there.
-EMPTY = (".lock", "trials", ".flower.lock", "flower", "nodes")
+EMPTY = (".lock", "trials", ".flower.lock", "flower")
 
 
 class Record:

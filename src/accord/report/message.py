@@ -70,7 +70,7 @@ def described(path: Path) -> list[str]:
 
 
 def described_json(path: Path) -> str:
-    return json.dumps(facts_of(path), indent=1, ensure_ascii=False)
+    return json.dumps(facts_of(path), indent=1)  # with ASCII only: names may hold escapes
 
 
 def facts_of(path: Path) -> Facts:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from accord.core.text import printable
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -40,7 +42,7 @@ def width() -> int:
 
 def tell(line: str) -> None:
     """Prints a line that is no result, such as a warning."""
-    print(line, file=sys.stderr)
+    print(printable(line), file=sys.stderr)
 
 
 def _console() -> Console:

@@ -69,6 +69,11 @@ def brief_file(
 def write_round(state: ServerState, out: Path) -> Written:
     """Writes the briefing of the round that begins with `state`, and what the server keeps."""
     briefing = state.briefing()
+    if out.exists() and Briefing.load(out).digest != briefing.digest:
+        raise AccordError(
+            f"{out} holds another briefing, whose answers could no longer be fused. Choose another "
+            "name, or delete it."
+        )
     server = server_file(out) if state.header.briefing.rounds > 1 else None
     if server is not None:
         state.save(server)

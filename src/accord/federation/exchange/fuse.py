@@ -15,6 +15,7 @@ import torch
 from accord.core.errors import AccordError, ClientError
 from accord.core.metrics import Metrics, Tally
 from accord.core.parts import make_part
+from accord.core.randomness import numpy_generator
 from accord.data.imageset import ImageSet
 from accord.data.raw import Progress
 from accord.federation.answering import labelled_images
@@ -26,6 +27,7 @@ from accord.federation.modelling import model_of
 from accord.federation.pooled_sums import total_of
 from accord.federation.tasks.base import one_thread
 from accord.fusion.base import Bound, Merge, Scene
+from accord.fusion.evaluate import run_net
 from accord.fusion.named import NamedFusion
 from accord.messages import Briefing, ServerState
 from accord.messages.saved_model import refuse_to_save
@@ -34,6 +36,7 @@ from accord.model.predictor import Predictor
 from accord.study.syntax import Spec
 
 Tell = Callable[[str], None]
+PROBES = 4  # images of noise on which every net must give finite answers
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ def fuse_files(
     own = work.images(public, "--public") or _none(briefing)
     measured = work.images(test, "--test")
     with one_thread():
+        work.refuse_useless(inbox)
         scene = work.scene(inbox, own, clients)
         work.require(fusions, len(own))
         needs_state = following is not None or any(after_advance(f.rule) for f in fusions)
@@ -174,10 +178,26 @@ class _Work:
 
     # --- the work ------------------------------------------------------------------------------
 
+    def refuse_useless(self, inbox: Inbox) -> None:
+        """Refuses nets whose answers are NaN or infinite, although all their weights are finite."""
+        if self.briefing.header.uploads != "nets":
+            return
+        header, files = self.briefing.header, inbox.files()
+        shape = (PROBES, header.height, header.width, header.channels)
+        pixels = numpy_generator(0, "probe").integers(256, size=shape, dtype=np.uint8)
+        images = ImageSet(pixels, np.arange(PROBES), np.zeros(PROBES, np.int64))
+        for index, one in enumerate(inbox.arrived):
+            found = run_net(files, index, images, "cpu")
+            if not all(bool(t.isfinite().all()) for t in (found.features, found.logits)):
+                raise AccordError(
+                    f"{one.path}: its net gives NaN or infinity for images, so it cannot be used. "
+                    f"Ask client {one.client} to train again, or leave it out: --without "
+                    f"{one.path.name}"
+                )
+
     def scene(self, inbox: Inbox, public: ImageSet, clients: int | None) -> Scene:
         files = inbox.files()
         sums = self.briefing.header.uploads == "sums"
-        known = len(inbox.arrived) + len(inbox.left_out)
         return Scene(
             uploads=files,
             briefing=self.briefing,
@@ -185,7 +205,7 @@ class _Work:
             device=torch.device("cpu"),
             tell=Progress("fusing", 1_000, self.tell).reach,
             total=total_of(files, None) if sums else None,
-            clients=max(clients or 0, known),
+            clients=max(clients or 0, len(inbox.arrived)),
         )
 
     def advanced(self, scene: Scene) -> ServerState:
@@ -229,8 +249,10 @@ class _Work:
 
 
 def _metrics(model: Predictor, images: ImageSet) -> Metrics:
-    labels = torch.from_numpy(images.labels)
-    return Tally.of(model.scores(images), labels, len(model.header.classes)).metrics()
+    labels, scores = torch.from_numpy(images.labels), model.scores(images)
+    if not bool(scores.isfinite().all()):
+        raise ClientError("its model gives NaN or infinity for test images.")
+    return Tally.of(scores, labels, len(model.header.classes)).metrics()
 
 
 def _none(briefing: Briefing) -> ImageSet:

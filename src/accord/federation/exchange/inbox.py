@@ -10,9 +10,19 @@ from accord.core.errors import AccordError
 from accord.core.text import natural
 from accord.federation.membership import refuse_name
 from accord.fusion.uploads import UploadFiles
-from accord.messages import Briefing, Upload, UploadHeader, kind_of
+from accord.messages import (
+    Briefing,
+    Memory,
+    ServerState,
+    State,
+    Upload,
+    UploadHeader,
+    kind_of,
+)
 
 Tell = Callable[[str], None]
+# Messages that lie beside uploads and are no uploads.
+OTHERS = {kind.kind for kind in (Briefing, ServerState, State, Memory)}
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ def read_inbox(
             unused -= meant
             continue
         kind = kind_of(file)
-        if kind not in (None, Upload.kind):
+        if kind in OTHERS:
             if not _same(str(path), file):
                 tell(f"{file.name} is a {kind} and not an upload: it is passed over")
             continue
