@@ -37,7 +37,7 @@ STUDY: dict[str, Any] = {
     "data": {"name": "digits", "train_limit": 40, "test_limit": 20},
     "partition": {"alpha": 1.0, "clients": 3},
     "net": {"backbone": "resnet18"},  # the images are few and small, but its messages are large
-    "budget": {"epochs": 30, "batch": 20},
+    "budget": {"epochs": 12, "batch": 20},
     "recipes": ["ce-ensemble"],
     "bounds": False,
 }
@@ -136,9 +136,9 @@ def _equals_the_local_engine(found: Path, run: Path) -> None:
     accord.run(STUDY, out=run, workers=1, quiet=True)
     (there,), (here,) = Record(found).trials(), Record(run).trials()
     for name in ("0", "1"):
-        path = there.round(1).upload(name, 30, last=True)
+        path = there.round(1).upload(name, 12, last=True)
         assert path.stat().st_size > 44_000_000
-        one, other = Upload.load(path), Upload.load(here.round(1).upload(name, 30, last=True))
+        one, other = Upload.load(path), Upload.load(here.round(1).upload(name, 12, last=True))
         assert same(one.tensors, other.tensors)
     accord.fuse(run, ["outputs"], without=["2"], workers=1, quiet=True)
     kept = ("accuracy", "loss", "ece")
