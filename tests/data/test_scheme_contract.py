@@ -72,7 +72,7 @@ def test_every_scheme_that_can_be_made_is_registered_under_its_name() -> None:
     assert [schemes.get(name).name for name in EVERY] == EVERY
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     name=st.sampled_from(HERE),
     count=st.integers(1, 120),

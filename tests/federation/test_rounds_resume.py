@@ -87,12 +87,12 @@ def assert_same_record(one: Path, two: Path, trials: int = 1) -> None:
 def test_a_power_cut_at_any_write_changes_no_bit(
     first: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every fourth write, from the second or the third on."""
+    """Every sixth write, from the second or the third on."""
     number = 2 + first
     while cut_at(number, tmp_path / str(number), monkeypatch):
         run(tmp_path / str(number))
         assert_same_record(tmp_path / str(number), whole)
-        number += 4
+        number += 6
     assert number > 25  # so many files are written at least
 
 

@@ -97,7 +97,7 @@ def test_every_upload_is_that_of_the_local_engine(small: Raw, tmp_path: Path) ->
     small |= {
         "recipes": ["fafi", "scaffold", "central"],
         "budget": {"epochs": 2, "batch": 32, "checkpoints": [1, 2]},
-        "rounds": {"count": 3, "fraction": 0.7},
+        "rounds": {"count": 2, "fraction": 0.7},
         "keep_checkpoints": True,
     }
     accord.run(small, out=tmp_path / "here", workers=1, quiet=True)
@@ -107,7 +107,7 @@ def test_every_upload_is_that_of_the_local_engine(small: Raw, tmp_path: Path) ->
     assert "the node of client 2 is connected" in told.lines
     here, there = uploads(tmp_path / "here"), uploads(tmp_path / "there")
     assert here.keys() == there.keys()
-    assert len(here) == 3 * 2 + 3 * 2 * 2 + 2
+    assert len(here) == 3 * 2 + 2 * 2 * 2 + 2
     assert all(same(here[name], there[name]) for name in here)
     rows = [accord.load(tmp_path / name).rows for name in ("here", "there")]
     kept = ("recipe", "fusion", "round", "epoch", "accuracy", "loss", "took_part")

@@ -46,7 +46,7 @@ def _end_with(said: str) -> NoReturn:
     """Ends the run as a failed one. Flower shows an error, which is this sentence alone."""
     print(f"accord: {said}", file=sys.stderr, flush=True)
     sys.tracebacklimit = 0
-    raise AccordError(said)
+    raise AccordError(said) from None
 
 
 def _run(grid: Grid, config: RunConfig, study_file: Path, report: _Report) -> dict[str, list[str]]:
