@@ -182,6 +182,12 @@ def with_header(**values: Any) -> Callable[[Message], Message]:
     return poisoned(lambda u: Upload(u.header.model_copy(update=values), u.tensors))
 
 
+def rolled(upload: Upload) -> Upload:
+    """As many images, of other classes than those that the client was given."""
+    counts = upload.tensors["label_counts"].roll(1)
+    return Upload(upload.header, {**upload.tensors, "label_counts": counts})
+
+
 def strange(reply: Message) -> Message:
     reply.content = RecordDict({"parts": ArrayRecord({"1": Array(np.zeros(3))})})
     return reply
@@ -205,10 +211,11 @@ BAD: dict[str, tuple[Callable[[Message], Message | None], str]] = {
     "another name": (with_header(client="2"), "expected that of client 1 after epoch 1; found '2'"),
     "another epoch": (with_header(epoch=7), "found '1' after epoch 7"),
     "another briefing": (with_header(briefing="0" * 64), "answers another briefing"),
-    "other counts": (
+    "too many images": (
         with_tensor("label_counts", torch.tensor([37] + 9 * [0])),
-        "label_counts should be|expected the label counts",
+        "label_counts should be",
     ),
+    "other images": (poisoned(rolled), "expected the label counts"),
     "half an upload": (
         letter(lambda _, parts: parts.update({"1": parts["1"][:1000]})),
         "is not a whole upload",
