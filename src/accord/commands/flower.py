@@ -53,7 +53,7 @@ def local(
     ] = False,
     min_clients: MinClients = 0,
     deadline: Deadline = 86_400,
-    wait: Wait = 60,
+    wait: Wait = 300,  # many nodes need long to start on one machine
     quiet: Quiet = False,
 ) -> None:
     """Run a study over Flower on this machine: a SuperLink, and a SuperNode for each client."""
