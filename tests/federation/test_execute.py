@@ -37,7 +37,7 @@ def test_a_device_per_client_runs(study: Raw, tmp_path: Path) -> None:
 def test_out_of_memory_says_what_to_make_smaller(study: Raw, tmp_path: Path) -> None:
     """A real shortage: the process may take little more than it already holds."""
     code = f"""
-import resource, accord, psutil
+import resource, accord.api, psutil
 study = {study!r}
 study["net"]["backbone"] = "resnet18"
 study["data"] = {{"name": "digits", "image": 64}}

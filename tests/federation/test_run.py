@@ -96,7 +96,7 @@ def test_trial_json_says_what_was_done(made: tuple[Path, Raw]) -> None:
         assert len(info["label_counts"]) == info["clients"]
         assert sum(map(sum, info["label_counts"])) == 160  # 200 less a fifth for validation
         assert len(info["partition_hash"]) == 64
-        assert info["versions"]["torch"] == torch.__version__
+        assert torch.__version__.startswith(info["versions"]["torch"])  # maybe with +cu130
         assert info["peak_memory_bytes"] > 10**7
         assert info["config"]["budget"]["epochs"] == 3
 

@@ -181,7 +181,7 @@ def test_a_teacher_leaves_its_telemetry_and_says_what_it_is(made: tuple[Path, Ra
         assert (info["id"], info["status"], info["failures"]) == (folder.id, "finished", [])
         assert info["source"] is None
         assert info["config"]["budget"]["epochs"] == 2
-        assert info["versions"]["torch"] == torch.__version__
+        assert torch.__version__.startswith(info["versions"]["torch"])  # maybe with +cu130
         assert not list(folder.path.glob("state/*"))
 
 
