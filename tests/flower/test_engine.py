@@ -227,7 +227,10 @@ BAD: dict[str, tuple[Callable[[Message], Message | None], str]] = {
     ),
     "more uploads": (letter(lambda _, p: p.update({"x\x1b[2J": b""})), "found 1, x.\\[2J"),
     "an error": (letter(lambda t, _: t.update({"error": "a\x1b[31m\nb"})), r"a.\[31m b"),
-    "no answer": (letter(lambda t, _: t.update({"epochs": "many"})), "its answer is no answer"),
+    "no answer": (
+        letter(lambda t, _: t.update({"peak_memory": "many"})),
+        "its answer is no answer",
+    ),
     "no letter": (strange, "holds no letter"),
     "other arrays": (untyped, "expected bytes; found float64"),
     "no JSON": (not_json, "Expecting|delimiter|line 1"),

@@ -53,7 +53,6 @@ class Answer(Config):
 
     versions: dict[str, str] = Field(default={})
     error: str | None = None
-    epochs: tuple[int, ...] = ()
     peak_memory: int = Field(0, ge=0)
 
 

@@ -53,9 +53,7 @@ def answer(message: Message, context: Context) -> Message:
 
     try:
         uploads = _answered(Letter.from_flower(message.content), dict(context.node_config))
-        told = Answer(
-            versions=versions(), epochs=tuple(map(int, uploads)), peak_memory=peak_memory()
-        )
+        told = Answer(versions=versions(), peak_memory=peak_memory())
     except (AccordError, ClientError) as error:
         uploads, told = {}, Answer(versions=versions(), error=str(error))
     except Exception as error:  # the boundary of the node: its owner gets the whole story

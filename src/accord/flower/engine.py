@@ -73,7 +73,7 @@ class FlowerEngine:
     sent: dict[str, _Sent] = field(default_factory=dict)  # message → whom it was sent to
     waiting: deque[Job[Task]] = field(default_factory=deque)  # jobs for nodes
     own: deque[Job[Task]] = field(default_factory=deque)  # jobs for the server
-    strangers: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)  # what was told once and is not told again
 
     def open(self, record: Path) -> None:
         self.desk = Desk(Record(record))
@@ -142,9 +142,7 @@ class FlowerEngine:
 
     def _meet(self, node: int, name: str) -> None:
         if name in self.names.values():
-            if name not in self.strangers:
-                self.tell(f"two nodes call themselves {name!r}; the second one is not asked")
-            self.strangers.add(name)
+            self._tell_once(f"two nodes call themselves {name!r}; the second one is not asked")
             return
         self.names[node] = name
         self.tell(f"the node of client {name} is connected")
@@ -222,12 +220,16 @@ class FlowerEngine:
     def _compare(self, client: str, found: dict[str, str]) -> None:
         """Tells once if a node has another version of torch: its last bits may then differ."""
         own = versions()["torch"]
-        if found.get("torch") != own and client not in self.strangers:
-            self.strangers.add(client)
-            self.tell(
+        if found.get("torch") != own:
+            self._tell_once(
                 f"the node of client {client} has torch {found.get('torch')}, the server {own}: "
                 "the last bits of results may differ between them"
             )
+
+    def _tell_once(self, line: str) -> None:
+        if line not in self.told:
+            self.told.add(line)
+            self.tell(one_line(line))
 
     def _give_up(self, handle: Handle) -> None:
         """Fails jobs that were not answered in time."""
