@@ -96,10 +96,11 @@ def test_small_clients_are_drawn_again_and_then_refused() -> None:
     for name in ("quantity-lognormal", "quantity-dirichlet"):
         found = make(scheme=name, clients=5, min_samples=150)
         assert found.label_counts.sum(axis=1).min() >= 150
-    for values, remedy in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"scheme": "quantity-lognormal", "sigma": 100}, "sigma 100.*Use fewer clients, a smaller"),
         ({"scheme": "quantity-dirichlet", "alpha": 1e-9}, "alpha 1e-09.*, a larger alpha or"),
-    ):
+    ]
+    for values, remedy in cases:
         with pytest.raises(AccordError, match=f"with {remedy}"):
             make(clients=5, min_samples=2, **values)
 

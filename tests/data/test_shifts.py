@@ -69,14 +69,15 @@ def test_shape_and_type_stay_and_no_strength_is_the_identity(
     holder = Holder(seed, clients - 1, clients)
     for shift in (ALL, *(ShiftConfig(**{name: STRENGTHS[name]}) for name in EVERY)):
         found = seen(images, shift, holder)
-        assert (found.shape, found.dtype) == (images.shape, np.uint8)
+        assert found.shape == images.shape
+        assert found.dtype == np.uint8
     np.testing.assert_array_equal(images, before)  # the dataset itself is never changed
     untouched = data_of(images)
     assert with_shift(untouched, ShiftConfig(labels=0.5), holder) is untouched
     np.testing.assert_array_equal(rotated(images, 0.0), images)
     np.testing.assert_array_equal(blurred(images, 0.0), images)
     np.testing.assert_array_equal(recoloured(images, [1.0] * 3, [0.0] * 3), images)
-    np.testing.assert_array_equal(with_grain(images, np.ones(shape), 0.0), images)
+    np.testing.assert_array_equal(with_grain(images, np.ones(shape, np.float32), 0.0), images)
 
 
 @looped("name", EVERY)

@@ -25,4 +25,5 @@ def blurred(images: Bytes, pixels: float) -> Bytes:
     """Images (N, H, W, C), blurred by a Gaussian with standard deviation `pixels`."""
     width = (0, pixels, pixels, 0)
     smooth = ndimage.gaussian_filter(images, width, output=np.float32, mode="reflect")
-    return np.rint(smooth).astype(np.uint8)
+    rounded: Bytes = np.rint(smooth).astype(np.uint8)
+    return rounded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accord.core.randomness import numpy_generator
 from accord.data.images import Bytes, Indices
@@ -30,6 +31,6 @@ class Noise(Shift):
         return changed
 
 
-def with_grain(image: Bytes, grain: np.ndarray, deviation: float) -> Bytes:  # type: ignore[type-arg]
+def with_grain(image: Bytes, grain: NDArray[np.float32], deviation: float) -> Bytes:
     """x + 255·deviation·grain, rounded and cut to 0…255."""
     return np.rint(image + np.float32(255 * deviation) * grain).clip(0, 255).astype(np.uint8)
