@@ -12,10 +12,11 @@ from kornia.geometry import rotate
 
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
-from accord.data.images import Bytes
+from accord.data.images import Bytes, Labels
 from accord.data.imageset import ImageSet
 from accord.data.settings import ShiftConfig
-from accord.data.shifted import IMAGES, known_labels, shifts_of, with_shift, with_wrong
+from accord.data.shifted import IMAGES, known_labels, shifts_of, with_wrong
+from accord.data.shifted import seen as seen_by
 from accord.data.shifts import Holder, shifts
 from accord.data.shifts.blur import blurred
 from accord.data.shifts.colour import recoloured
@@ -47,13 +48,22 @@ def data_of(images: Bytes, rows: list[int] | None = None) -> ImageSet:
 
 
 def seen(images: Bytes, shift: ShiftConfig, holder: Holder, rows: list[int] | None = None) -> Bytes:
-    found = with_shift(data_of(images, rows), shift, holder)
+    """The images as one site sees them all."""
+    data = data_of(images, rows)
+    sites = np.full(len(data), holder.index)
+    found = seen_by(data, shift, holder.seed, sites, holder.clients)
     return found.batch(torch.arange(len(found))).numpy()
+
+
+def told(labels: Labels, shift: ShiftConfig, holder: Holder) -> Labels:
+    """The labels as one site knows them all."""
+    sites = np.full(len(labels), holder.index)
+    return known_labels(labels, 5, shift, holder.seed, sites, holder.clients)
 
 
 def test_each_shift_has_a_key_and_a_test() -> None:
     assert sorted(STRENGTHS) == EVERY == sorted(ALL.of_images)
-    assert sorted(ShiftConfig.model_fields) == sorted([*EVERY, "labels", "labels_at"])
+    assert sorted(ShiftConfig.model_fields) == sorted([*EVERY, "scale", "labels", "labels_at"])
 
 
 # --- what every shift does -----------------------------------------------------------------------
@@ -73,7 +83,9 @@ def test_shape_and_type_stay_and_no_strength_is_the_identity(
         assert found.dtype == np.uint8
     np.testing.assert_array_equal(images, before)  # the dataset itself is never changed
     untouched = data_of(images)
-    assert with_shift(untouched, ShiftConfig(labels=0.5), holder) is untouched
+    nowhere = np.zeros(len(images), np.int64)
+    for shift in (ShiftConfig(labels=0.5), ALL.model_copy(update={"scale": 0.0})):
+        assert seen_by(untouched, shift, seed, nowhere, clients) is untouched
     np.testing.assert_array_equal(rotated(images, 0.0), images)
     np.testing.assert_array_equal(blurred(images, 0.0), images)
     np.testing.assert_array_equal(recoloured(images, [1.0] * 3, [0.0] * 3), images)
@@ -135,6 +147,29 @@ def test_the_values_of_each_shift() -> None:
         levels = [holder.level(f"colour-brightness-{c}") for c in range(3)]
         np.testing.assert_allclose(brightness, np.array(levels) / 4)
     assert shifts_of(ShiftConfig(rotation=9), Holder(0, 0, 1))[0].values == (9.0,)
+
+
+def test_pooled_images_and_labels_are_those_of_their_sites() -> None:
+    """Each image is seen as its own site sees it, and an image of no site is not changed."""
+    images, sites = smooth(40, 8, 8, 3), numpy_generator(0, "sites").integers(-1, 3, 40)
+    labels = numpy_generator(0, "labels").integers(0, 5, 40)
+    shift = ALL.model_copy(update={"labels": 0.5})
+    found = seen_by(data_of(images), shift, 4, sites, 3).batch(torch.arange(40)).numpy()
+    known = known_labels(labels, 5, shift, 4, sites, 3)
+    for site in range(3):
+        mine, holder = np.flatnonzero(sites == site), Holder(4, site, 3)
+        np.testing.assert_array_equal(found[mine], seen(images, ALL, holder, mine.tolist()))
+        np.testing.assert_array_equal(known[mine], told(labels[mine], shift, holder))
+    unknown = sites == -1
+    np.testing.assert_array_equal(found[unknown], images[unknown])
+    np.testing.assert_array_equal(known[unknown], labels[unknown])
+
+
+def test_one_factor_scales_all_strengths() -> None:
+    half = {name: strength / 2 for name, strength in STRENGTHS.items()}
+    assert ALL.model_copy(update={"scale": 0.5}).of_images == half
+    assert ALL.model_copy(update={"scale": 0.0}).changes_nothing
+    assert not ShiftConfig(labels=0.1).changes_nothing
 
 
 # --- each change by itself -----------------------------------------------------------------------
@@ -248,17 +283,15 @@ def test_only_some_clients_have_wrong_labels() -> None:
     labels = np.repeat(np.arange(5), 40)
     for share, expected in ((1.0, 5), (0.6, 3), (0.4, 2), (0.01, 1)):
         shift = ShiftConfig(labels=0.25, labels_at=share)
-        found = [known_labels(labels, 5, shift, Holder(0, k, 5)) for k in range(5)]
+        found = [told(labels, shift, Holder(0, k, 5)) for k in range(5)]
         wrong = [int((one != labels).sum()) for one in found]
         assert sorted(wrong) == [0] * (5 - expected) + [50] * expected
-        again = [known_labels(labels, 5, shift, Holder(0, k, 5)) for k in range(5)]
+        again = [told(labels, shift, Holder(0, k, 5)) for k in range(5)]
         np.testing.assert_array_equal(found, again)
     assert len({one.tobytes() for one in found if (one != labels).any()}) == 1
-    everywhere = [
-        known_labels(labels, 5, ShiftConfig(labels=0.25), Holder(0, k, 5)) for k in (0, 1)
-    ]
+    everywhere = [told(labels, ShiftConfig(labels=0.25), Holder(0, k, 5)) for k in (0, 1)]
     assert (everywhere[0] != everywhere[1]).any()
-    assert known_labels(labels, 5, ShiftConfig(), Holder(0, 0, 5)) is labels
+    assert told(labels, ShiftConfig(), Holder(0, 0, 5)) is labels
 
 
 def test_one_class_has_no_wrong_labels() -> None:

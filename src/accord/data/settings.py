@@ -104,6 +104,9 @@ class ShiftConfig(Config):
         le=1,
         description="largest standard deviation of a client's noise, as a share of the range",
     )
+    scale: float = Field(
+        1.0, ge=0, le=1, description="factor of the four strengths above, to change all at once"
+    )
     labels: float = Field(
         0.0, ge=0, lt=1, description="share of a client's training labels that are wrong"
     )
@@ -114,9 +117,13 @@ class ShiftConfig(Config):
     @property
     def of_images(self) -> dict[str, float]:
         """Name → strength of each change of images, in order, without those of strength 0."""
-        strengths = self.model_dump(exclude={"labels", "labels_at"})
-        return {name: strength for name, strength in strengths.items() if strength > 0}
+        strengths = self.model_dump(exclude={"scale", "labels", "labels_at"})
+        scaled = {name: self.scale * strength for name, strength in strengths.items()}
+        return {name: strength for name, strength in scaled.items() if strength > 0}
 
     @property
     def changes_nothing(self) -> bool:
         return not self.of_images and not self.labels
+
+
+NO_SHIFT = ShiftConfig()

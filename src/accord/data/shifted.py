@@ -1,4 +1,4 @@
-"""A client's images as it sees them, and its labels as it knows them."""
+"""The images of clients as they see them, and their labels as they know them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.random import Generator
 
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
-from accord.data.images import Labels
+from accord.data.images import Indices, Labels
 from accord.data.imageset import ImageSet
 from accord.data.settings import ShiftConfig
 from accord.data.shifts import Holder, Shift, shifts
@@ -20,36 +20,48 @@ def shifts_of(shift: ShiftConfig, holder: Holder) -> list[Shift]:
     return [shifts.get(name)(strength, holder) for name, strength in shift.of_images.items()]
 
 
-def with_shift(data: ImageSet, shift: ShiftConfig, holder: Holder) -> ImageSet:
-    """The images as client `holder` sees them; the labels are not changed.
+def seen(data: ImageSet, shift: ShiftConfig, seed: int, sites: Indices, count: int) -> ImageSet:
+    """The images as their sites see them; `sites` is the site of each image, of `count` sites.
 
-    The changed images are a copy in memory, as uint8. Without any change, it is `data` itself.
+    An image of no known site (−1) is not changed. The changed images are a copy in memory, as
+    uint8. Without any change, it is `data` itself.
     """
-    changes = shifts_of(shift, holder)
-    if not changes:
+    if not shift.of_images:
         return data
     changed = np.empty((len(data), *data.images.shape[1:]), dtype=np.uint8)
-    for start in range(0, len(data), IMAGES):
-        rows = data.rows[start : start + IMAGES]
-        part = data.images[rows]
-        for change in changes:
-            part = change.apply(part, rows)
-        changed[start : start + IMAGES] = part
+    for site, places in by_site(sites):
+        changes = shifts_of(shift, Holder(seed, site, count)) if site >= 0 else []
+        for start in range(0, len(places), IMAGES):
+            some = places[start : start + IMAGES]
+            rows = data.rows[some]
+            part = data.images[rows]
+            for change in changes:
+                part = change.apply(part, rows)
+            changed[some] = part
     return ImageSet(changed, np.arange(len(data)), data.labels)
 
 
-def known_labels(labels: Labels, classes: int, shift: ShiftConfig, holder: Holder) -> Labels:
-    """The training labels as client `holder` knows them, some of them wrong if the study says so.
+def known_labels(
+    labels: Labels, classes: int, shift: ShiftConfig, seed: int, sites: Indices, count: int
+) -> Labels:
+    """Training labels as their sites know them, some of them wrong if the study says so.
 
-    max(1, round(labels_at·K)) of K clients have wrong labels.
+    max(1, round(labels_at·K)) of K = `count` sites have wrong labels.
     """
     if not shift.labels:
         return labels
-    order = numpy_generator(holder.seed, "shift-labels-at").permutation(holder.clients)
-    if order[holder.index] >= max(1, round(shift.labels_at * holder.clients)):
-        return labels
-    rng = numpy_generator(holder.seed, holder.index, "shift-labels")
-    return with_wrong(labels, classes, shift.labels, rng)
+    order = numpy_generator(seed, "shift-labels-at").permutation(count)
+    told = labels.copy()
+    for site, places in by_site(sites):
+        if site >= 0 and order[site] < max(1, round(shift.labels_at * count)):
+            rng = numpy_generator(seed, site, "shift-labels")
+            told[places] = with_wrong(labels[places], classes, shift.labels, rng)
+    return told
+
+
+def by_site(sites: Indices) -> list[tuple[int, Indices]]:
+    """Each site that occurs, and the positions of its images."""
+    return [(int(site), np.flatnonzero(sites == site)) for site in np.unique(sites)]
 
 
 def with_wrong(labels: Labels, classes: int, share: float, rng: Generator) -> Labels:

@@ -1,7 +1,7 @@
 """The study of `accord teacher`: one net, trained as the recipe public-teacher, for one seed.
 
-Everything else of the user's study is left out: its recipes, seeds, partition and rounds change
-neither the public images nor a net that learns from them in one place.
+Everything else of the user's study is left out: its recipes, seeds, partition, shift and rounds
+change neither the public images nor a net that learns from them in one place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IMAGES: dict[str, tuple[bool | str, str]] = {
     "public": ("public", "train"),
     "train": (True, "all"),
 }
-LEFT_OUT = ("teacher", "mergenet", "rounds", "fusions")
+LEFT_OUT = ("teacher", "mergenet", "rounds", "fusions", "shift")
 ABOUT = "One net that learns from images in one place: a teacher."
 
 

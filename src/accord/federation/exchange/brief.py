@@ -9,6 +9,7 @@ from pathlib import Path
 from accord.core.errors import AccordError
 from accord.core.files import refuse_unwritable
 from accord.data.schemes import make_scheme
+from accord.data.settings import NO_SHIFT
 from accord.engines.base import Engine
 from accord.federation.execute import Watcher
 from accord.federation.plan import Plan
@@ -105,13 +106,17 @@ def refuse_to_brief(out: Path, option: str = "--out") -> None:
 
 
 def only_trial(study: Study) -> Trial:
-    """The only trial of a study that clients take part in. The partition does not matter."""
+    """The only trial of a study that clients take part in. The partition does not matter.
+
+    Neither does its shift: the clients have images of their own.
+    """
     found: dict[str, Trial] = {}
     for trial in study.trials():
         bound = trial.recipe.pooled or all(isinstance(f.rule, Bound) for f in trial.recipe.fusion)
         if not bound:
             count = RoundsConfig(count=trial.setup.rounds.count)  # who answers is up to people
-            setup = trial.setup.model_copy(update={"partition": SITES, "rounds": count})
+            people = {"partition": SITES, "shift": NO_SHIFT, "rounds": count}
+            setup = trial.setup.model_copy(update=people)
             key = f"{trial.recipe.name} {trial.seed} {setup.model_dump_json()}"
             found.setdefault(key, replace(trial, setup=setup))
     if not found:
