@@ -28,6 +28,9 @@ from accord.data.settings import ELSEWHERE, DataConfig
 from accord.data.split import Split, split
 
 
+Part = Literal["test", "validation", "public", "own"]
+
+
 class AllocationFile(Config):
     """The content of an allocation's JSON file."""
 
@@ -35,6 +38,7 @@ class AllocationFile(Config):
     data: DataConfig
     seed: int
     partition: str  # the name of the partition's file in the same folder
+    column: str | None = None  # the column that names the client of each image
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +50,7 @@ class Allocation:
     seed: int
     split: Split
     partition: Partition
+    column: str | None = None  # the column that names the client of each image
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -54,10 +59,31 @@ class Allocation:
     def client(self, index: int) -> ImageSet:
         return self._set(self.dataset.train, self.split.train[self.partition.indices[index]])
 
-    def part(self, name: Literal["test", "validation", "public"]) -> ImageSet:
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """The names of all clients of the scheme, in order."""
+        return tuple(self.partition.known_as.values())
+
+    def owners(self, part: Part) -> Indices:
+        """For each image of `part`, the index of its client in `site_names`; −1 if unknown."""
+        images, rows = self._rows(part)
+        found = np.full(len(rows), -1, np.int64)
+        if self.column is not None and self.column in images.columns:
+            values = images.columns[self.column][rows]
+            for index, name in enumerate(self.site_names):
+                found[values == name] = index
+        return found
+
+    def part(self, name: Part) -> ImageSet:
+        return self._set(*self._rows(name))
+
+    def _rows(self, name: Part) -> tuple[Images, Indices]:
+        """A part's images are these rows of this part of the dataset."""
+        if name == "own":
+            return self.dataset.train, self.split.train[:0]
         if name == "test":
-            return self._set(self.split.test_part(self.dataset), self.split.test)
-        return self._set(self.dataset.train, getattr(self.split, name))
+            return self.split.test_part(self.dataset), self.split.test
+        return self.dataset.train, getattr(self.split, name)
 
     def _set(self, part: Images, rows: Indices) -> ImageSet:
         return ImageSet(part.images, rows, self.split.renumber(np.asarray(part.labels)[rows]))
@@ -78,6 +104,7 @@ class Allocation:
             data=self.data,
             seed=self.seed,
             partition=target.name,
+            column=self.column,
         )
         write_json(path, content.model_dump(mode="json"))
 
@@ -99,7 +126,7 @@ def allocate(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> A
     if scheme.named_by:
         _refuse_emptied_client(dataset, chosen, scheme.named_by)
     partition = make_partition(labels, len(chosen.classes), scheme, seed, columns)
-    return Allocation(dataset, data, seed, chosen, partition)
+    return Allocation(dataset, data, seed, chosen, partition, scheme.named_by)
 
 
 def _refuse_emptied_client(dataset: Dataset, chosen: Split, column: str) -> None:
@@ -123,7 +150,7 @@ def open_allocation(path: Path) -> Allocation:
     dataset = open_cached(Path(content.folder)) if here else no_images(content.data)
     partition = partitions.load(path.with_name(content.partition))
     chosen = split_of(dataset, content.data, content.seed)
-    return Allocation(dataset, content.data, content.seed, chosen, partition)
+    return Allocation(dataset, content.data, content.seed, chosen, partition, content.column)
 
 
 def allocation_key(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> str:
