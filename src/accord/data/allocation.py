@@ -27,7 +27,6 @@ from accord.data.schemes.sites import Sites
 from accord.data.settings import ELSEWHERE, DataConfig
 from accord.data.split import Split, split
 
-
 Part = Literal["test", "validation", "public", "own"]
 
 

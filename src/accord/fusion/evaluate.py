@@ -115,7 +115,8 @@ def _ask(
     """
     labels = torch.from_numpy(images.labels)
     totals: dict[str, Tensor] = {}
-    alone, own = [], {}
+    alone: list[Any] = []
+    own: dict[str, Any] = {}
     for index in range(len(files)):
         outputs = run_net(files, index, images, device)
         _require_finite(outputs.logits, str(files.paths[index]))

@@ -27,12 +27,12 @@ NUMBERS = (
         "worst %",
         "personal %",
     ),
-    *("validation %", "ECE %", "MB up", "seconds"),
+    *("worst site %", "± sites %", "validation %", "ECE %", "MB up", "seconds"),
 )
 # Columns that a narrow terminal leaves out, in this order.
 DISPENSABLE = (
-    *("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "personal %"),
-    "balanced %",
+    *("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "± sites %"),
+    *("personal %", "worst site %", "balanced %"),
 )
 
 
@@ -126,6 +126,9 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     # The bound local-only always has this value; the column is for fusions with personal nets.
     if any(line["personal_accuracy"] and line["recipe"] != "local-only" for line in lines):
         columns["personal %"] = lambda line: percent(line["personal_accuracy"])
+    if any(line["site_worst"] for line in lines):
+        columns["worst site %"] = lambda line: percent(line["site_worst"])
+        columns["± sites %"] = lambda line: percent(line["site_spread"])
     if any(line["validation_accuracy"] for line in lines):
         columns["validation %"] = lambda line: percent(line["validation_accuracy"])
     columns["ECE %"] = lambda line: percent(line["ece"])
