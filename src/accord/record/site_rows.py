@@ -13,27 +13,31 @@ from accord.record.rows import SETTING, Row, rows_of
 
 FIGURES = ("accuracy", "balanced_accuracy", "worst_class", "ece", "loss")
 BOUNDS = {"local_accuracy": "local-only", "central_accuracy": "central"}  # column → recipe
-OF_SITE = ("site", "took_part", "images", *FIGURES, "own_accuracy")
-SITE_COLUMNS = (*SETTING, *OF_SITE, *BOUNDS, "trial")
+MEASURED_AT = ("took_part", "images", *FIGURES, "own_accuracy")
+SITE_COLUMNS = (*SETTING, "site", *MEASURED_AT, *BOUNDS, "trial")
+OF = "partition."  # the beginning of the names of some grid axes
 
 
 def site_rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
     """The rows of a trial in sites.csv, without the bounds."""
-    clients = trial.info().get("clients")  # of the partition, also if a fusion leaves some out
+    partition = trial.info().get("config", {}).get("partition", {})
     measured = {
         (checkpoint["epoch"], fusion): found.get("sites", {})
         for checkpoint in trial.measures()["checkpoints"]
         for fusion, found in checkpoint["fusions"].items()
     }
     for row in rows_of(trial, axes):
-        setting = {key: row[key] for key in (*SETTING, *axes)} | {"clients": clients}
-        for site, found in measured[row["epoch"], row["fusion"]].items():
-            figures = {key: found[key] for key in OF_SITE if key != "site"}
+        sites = measured[row["epoch"], row["fusion"]]
+        setting = {key: row[key] for key in (*SETTING, *axes)}
+        # Sites are made by a partition, even if all their images are in one place.
+        setting |= {"partition": partition.get("scheme"), "clients": len(sites)}
+        setting |= {axis: partition.get(axis[len(OF) :]) for axis in axes if axis.startswith(OF)}
+        for site, found in sites.items():
             yield {
                 **dict.fromkeys(SITE_COLUMNS),
                 **setting,
                 "site": site,
-                **figures,
+                **{key: found[key] for key in MEASURED_AT},
                 "trial": trial.id,
             }
 
@@ -70,9 +74,8 @@ def same_setting(row: Mapping[str, object], bound: Mapping[str, object]) -> bool
     """Whether a bound belongs to the setting of `row`.
 
     A bound may not depend on a key of the setting, and its value is then None. Bounds have one
-    round, so that the settings of rounds do not matter. `central` has no partition.
+    round, so that the settings of rounds do not matter.
     """
-    keys = ["dataset", *(key for key in row if "." in key and not key.startswith("rounds."))]
-    if bound["partition"] != "pooled":
-        keys += ["partition", "alpha", "clients"]
+    axes = [key for key in row if "." in key and not key.startswith("rounds.")]
+    keys = ("dataset", "partition", "alpha", "clients", *axes)
     return all(bound[key] is None or bound[key] == row[key] for key in keys)

@@ -49,13 +49,19 @@ def compare(rows: Sequence[Row]) -> list[Line]:
     return sorted((_line(group) for group in groups.values()), key=_order)
 
 
-def _line(rows: list[Row]) -> Line:
+def seeds_of(rows: Sequence[Row]) -> list[int]:
+    """The seeds of the rows of one line, which must differ."""
     seeds = [row["seed"] for row in rows]
     if len(set(seeds)) < len(seeds):
         raise AccordError(
             f"the record holds two results of {rows[0]['recipe']}, seed {seeds[-1]}: "
             f"{', '.join(str(row['trial']) for row in rows)}. Remove one of these folders."
         )
+    return seeds
+
+
+def _line(rows: list[Row]) -> Line:
+    seeds = seeds_of(rows)
     measured = {key: [row[key] for row in rows if row[key] is not None] for key in MEASURED}
     return {**rows[0], **measured, "seeds": seeds}
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from accord.core.errors import AccordError
 from accord.record.rows import Row
 from accord.record.site_rows import BOUNDS, FIGURES, same_setting
-from accord.report.comparison import percent, place, pooled, short, spread
+from accord.report.comparison import percent, place, seeds_of, short, spread
 from accord.report.tables import drop_columns, plain_table
 
 Line = dict[str, Any]
@@ -22,7 +22,7 @@ NUMBERS = (
     *("alone %", "central %"),
 )
 # Columns that a narrow terminal leaves out, in this order.
-DISPENSABLE = ("ECE %", "worst class %", "balanced %", "seeds", "central %", "images", "fusion")
+DISPENSABLE = ("ECE %", "worst class %", "balanced %", "seeds", "central %", "images")
 
 
 def show_sites(rows: Sequence[Row], title: str, width: int) -> list[Table]:
@@ -40,21 +40,20 @@ def show_sites(rows: Sequence[Row], title: str, width: int) -> list[Table]:
 def settings(rows: Sequence[Row]) -> list[list[Line]]:
     """The lines of each setting, for all seeds together, at the last epoch of each trial.
 
-    A trial on pooled images belongs to each setting that differs from its own in the partition
-    only.
+    A bound belongs to each setting that differs from its own only in keys that it does not use.
     """
     last: dict[str, int] = defaultdict(int)
     for row in rows:
         last[row["trial"]] = max(last[row["trial"]], row["epoch"])
     final = [row for row in rows if row["epoch"] == last[row["trial"]]]
+    bounds = [row for row in final if row["recipe"] in BOUNDS.values()]
+    others = [row for row in final if row["recipe"] not in BOUNDS.values()]
     tables: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for row in final:
-        if not pooled(row):
-            tables[tuple(map(str, _setting(row).values()))].append(row)
-    in_one_place = [row for row in final if pooled(row)]
-    for found in tables.values():
-        found += [row for row in in_one_place if same_setting(found[0], row)]
-    return [_lines(found) for found in tables.values()] or [_lines(in_one_place)]
+    for row in others or bounds:
+        tables[tuple(map(str, _setting(row).values()))].append(row)
+    for found in tables.values() if others else ():
+        found += [row for row in bounds if same_setting(found[0], row)]
+    return [_lines(found) for found in tables.values()]
 
 
 def _setting(row: Row) -> Row:
@@ -83,7 +82,7 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
 
 
 def _line(rows: Sequence[Row]) -> Line:
-    seeds = [row["seed"] for row in rows]
+    seeds = seeds_of(rows)
     figures = {
         key: [row[key] for row in rows if row[key] is not None] for key in (*FIGURES, *BOUNDS)
     }
@@ -123,8 +122,7 @@ def _told(line: Line) -> str:
 def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     """Heading of a column → the text of a line in this column."""
     columns: dict[str, Callable[[Line], str]] = {
-        "recipe": lambda line: str(line["recipe"]),
-        "fusion": lambda line: str(line["fusion"]),
+        "recipe (fusion)": lambda line: f"{line['recipe']} ({line['fusion']})",
         "site": lambda line: line["site"] + ("" if line["took_part"] else " (took no part)"),
     }
     if len({len(line["seeds"]) for line in lines}) > 1:
