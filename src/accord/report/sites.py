@@ -22,7 +22,7 @@ NUMBERS = (
     *("alone %", "central %"),
 )
 # Columns that a narrow terminal leaves out, in this order.
-DISPENSABLE = ("ECE %", "worst class %", "balanced %", "seeds", "central %", "images")
+DISPENSABLE = ("ECE %", "worst class %", "balanced %", "seeds", "central %", "images", "alone %")
 
 
 def show_sites(rows: Sequence[Row], title: str, width: int) -> list[Table]:
