@@ -103,7 +103,10 @@ def test_bounds_are_those_of_the_same_seed_and_of_their_last_epoch(tmp_path: Pat
 
 
 def test_bounds_fit_grid_axes_except_those_that_they_do_not_use(tmp_path: Path) -> None:
-    axes = {"net": {"backbone": ["a", "b"]}, "rounds": {"fraction": [0.5, 1.0]}}
+    axes: dict[str, dict[str, Any]] = {
+        "net": {"backbone": ["a", "b"]},
+        "rounds": {"fraction": [0.5, 1.0]},
+    }
 
     def config(backbone: str, fraction: float) -> dict[str, Any]:
         return {"net": {"backbone": backbone}, "rounds": {"fraction": fraction}}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accord.data.allocation import Part
+from accord.data.allocation import PartName
 from accord.federation.measuring.scope import Checkpoint, Scope
 from accord.federation.rounds import Round
 from accord.fusion.base import Merge
 from accord.fusion.named import NamedFusion
 
-MEASURED: tuple[Part, ...] = ("test", "validation", "own")  # parts that are never trained on
+MEASURED: tuple[PartName, ...] = ("test", "validation", "own")  # parts that are never trained on
 FORWARD = 1 / 3  # cost of a forward pass, where a training step costs 1
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from accord.core.short_tally import Figures, ShortTally
-from accord.data.allocation import Allocation, Part
+from accord.data.allocation import Allocation, PartName
 
 Tallies = dict[str, ShortTally]  # site → the tally of its images
 
 UNKNOWN = dict.fromkeys(field.name for field in fields(Figures))
-PARTS: tuple[Part, ...] = ("test", "own")  # the parts whose images belong to sites
+PARTS: tuple[PartName, ...] = ("test", "own")  # the parts whose images belong to sites
 
 
 def held_out(allocation: Allocation) -> dict[str, int]:

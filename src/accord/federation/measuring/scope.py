@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from accord.data.allocation import Allocation
 from accord.federation.membership import EVERYBODY, Membership
 from accord.federation.rounds import Round
@@ -84,10 +86,17 @@ class Scope:
     def took_part(self, one: Round) -> set[str]:
         """The sites whose images the model of a round was made from, in this round or before."""
         if self.trial.recipe.pooled:
-            return set(self.allocation.site_names)
+            return self._pooled()
         known_as = self.allocation.partition.known_as
         before = {name for o in self.rounds if o.number < one.number for name in o.answered}
         return {known_as[name] for name in {*before, *self.stayed(one)}} | {*self.membership.added}
+
+    def _pooled(self) -> set[str]:
+        """The sites whose images are in the one place of a trial on pooled images."""
+        allocation = self.allocation
+        clients = range(len(allocation.partition.names))
+        found = {int(site) for client in clients for site in np.unique(allocation.origins(client))}
+        return {allocation.site_names[site] for site in found if site >= 0}
 
     def fused(self) -> tuple[str, ...]:
         """The clients of the final result: those that stayed, and those that joined."""
