@@ -15,6 +15,7 @@ from scipy.special import softmax
 from sklearn.metrics import accuracy_score, log_loss, recall_score
 
 import accord
+from accord.data.allocation import open_allocation
 from accord.federation.measuring import measuring
 from accord.messages import NET, Briefing, Upload, unprefixed
 from accord.model.predictor import Predictor
@@ -220,3 +221,65 @@ def test_a_site_takes_part_from_its_first_round_on(
         own = {r["site"] for r in found if r["own_accuracy"] is not None}
         assert own == {now} - {NONE}  # only the clinic that trained in this round has a net
     assert 1 < len(asked) < len(CLINICS)
+
+
+@pytest.fixture(scope="module")
+def left_out(
+    made: tuple[Path, Arrays], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]]:
+    """A run in which all clinics hold out images and one takes no part, with their images."""
+    path = made[0].parent / "clinics.npz"
+    study = study_of(path, bounds=True, budget={"epochs": 2, "batch": 16})
+    study["data"] |= {"test_per_client": 0.3}
+    study["partition"] |= {"leave_out": LARGE}
+    run = tmp_path_factory.mktemp("left") / "run"
+    accord.run(study, out=run, workers=1, quiet=True)
+    (allocation,) = {
+        open_allocation(file)
+        for file in (run / "allocations").glob("*.json")
+        if len(open_allocation(file).partition.names) == 3  # not the one of pooled images
+    }
+    arrays, held = made[1], {}
+    for site, rows in zip(CLINICS, allocation.partition.own, strict=True):
+        assert set(arrays["clinic_train"][rows]) == {site}
+        for client in range(3):
+            assert not {*rows.tolist()} & {*allocation.client(client).rows.tolist()}
+        mine = arrays["clinic_test"] == site
+        images = np.concatenate([arrays["x_test"][mine], arrays["x_train"][rows]])
+        held[site] = images, np.concatenate([arrays["y_test"][mine], arrays["y_train"][rows]])
+    return run, held
+
+
+def test_images_that_sites_hold_out_count_with_their_test_images(
+    left_out: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    run, held = tmp_path / "run", left_out[1]
+    shutil.copytree(left_out[0], run)
+    for recipe in ("ce-ensemble", "central"):
+        trial = trial_of(run, recipe).id
+        accord.fuse(run, ["outputs"], trial=trial, save=run / "model", workers=1, quiet=True)
+        model, rows = Predictor.load(run / "model"), rows_at(run, recipe, "outputs")
+        assert tuple(rows) == CLINICS
+        for site, (images, labels) in held.items():
+            probabilities = softmax(model.scores(images).double().numpy(), axis=1)
+            assert_figures(rows[site], figures(probabilities, labels))
+            assert rows[site]["took_part"] == (site != LARGE)
+
+
+def test_a_site_that_is_left_out_is_measured_but_has_no_net(
+    left_out: tuple[Path, dict[str, Any]],
+) -> None:
+    run, held = left_out
+    for recipe, fusion in (("ce-ensemble", "outputs"), ("local-only", "client-mean")):
+        rows = rows_at(run, recipe, fusion)
+        for site in CLINICS:
+            unknown = site == LARGE
+            assert (rows[site]["own_accuracy"] is None) == unknown
+            assert (rows[site]["local_accuracy"] is None) == unknown
+            assert rows[site]["central_accuracy"] is not None
+            assert rows[site]["images"] == len(held[site][1])
+        assert (rows[LARGE]["accuracy"] is None) == (recipe == "local-only")
+    whole = {row["recipe"]: row for row in accord.load(run).rows if row["site_mean"] is not None}
+    local = rows_at(run, "local-only", "client-mean")
+    nets = [local[site]["accuracy"] for site in CLINICS if site != LARGE]
+    assert whole["local-only"]["site_spread"] == pytest.approx(np.std(nets))

@@ -85,6 +85,7 @@ def test_the_last_epoch_of_each_site_stands_beside_both_bounds(run: Path) -> Non
         "fafi (f) x 10 70.0 ± 0.0 70.0 ± 0.0 70.0 ± 0.0 70.0 ± 0.0 20.0 ± 0.0"
     )
     assert len(cells(text, "central (f)")) == 3  # only in its own setting
+    assert "a site has other images for another seed" in text  # 12 or 13
     assert "without held-out images: z" in text
     assert "α 0.1, 3 clients" in text
     assert "α 0.5, 1 clients" in text

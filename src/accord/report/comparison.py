@@ -115,7 +115,8 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
         "dataset": lambda line: str(line["dataset"]),
         "partition": lambda line: str(line["partition"]),
         "clients": lambda line: "–" if pooled(line) else str(line["clients"]),
-        "α": lambda line: "any" if pooled(line) else short(line["alpha"]),
+        # Pooled images depend on α only if clients hold out some of them, or one is left out.
+        "α": lambda line: "any" if pooled(line) and line["alpha"] is None else short(line["alpha"]),
     }
     for axis in (key for key in (lines[0] if lines else {}) if "." in key):
         columns[axis] = lambda line, axis=axis: short(line[axis])  # type: ignore[misc]

@@ -97,6 +97,8 @@ def _table(lines: list[Line], title: str, width: int) -> Table:
     said = [spread({len(line["seeds"]) for line in lines})]
     if left_out:
         said.append(f"in sites.csv: {', '.join(name.removesuffix(' %') for name in left_out)}")
+    if any(len(line["images"]) > 1 for line in lines):
+        said.append("a site has other images for another seed")
     unknown = dict.fromkeys(line["site"] for line in lines if not any(line["images"]))
     if unknown:
         said.append(f"without held-out images: {', '.join(unknown)}")
