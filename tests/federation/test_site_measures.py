@@ -172,18 +172,30 @@ def test_own_nets_and_bounds_stand_beside_each_site(run: Path, arrays: Arrays) -
     assert not rows_at(run, "local-only", "client-best")
 
 
+def new_rows(run: Path, before: list[Row]) -> dict[str, Row]:
+    """Site → its row, of the fusion that was not among the rows `before`."""
+    known = {(row["recipe"], row["fusion"]) for row in before}
+    rows = accord.load(run).sites()
+    assert [row for row in rows if (row["recipe"], row["fusion"]) in known] == before
+    return {r["site"]: r for r in rows if (r["recipe"], r["fusion"]) not in known}
+
+
 def test_fusing_again_keeps_and_adds_the_figures_of_sites(run: Path, arrays: Arrays) -> None:
     before = accord.load(run).sites()
     measures = trial_of(run, "ce-ensemble").path / "measures.json"
-    expected = at_sites(predicted(run, "ce-ensemble", "outputs", arrays, without=[LARGE]), arrays)
-    name = next(r["fusion"] for r in accord.load(run).sites() if "without" in r["fusion"])
-    rows = rows_at(run, "ce-ensemble", name)
-    for site in MEASURED:
-        assert_figures(rows[site], expected[site])
-        assert rows[site]["took_part"] == (site != LARGE)
-        assert (rows[site]["own_accuracy"] is None) == (site == LARGE)
-        assert rows[site]["local_accuracy"] is not None
-    assert [row for row in accord.load(run).sites() if row["fusion"] != name] == before
+    for recipe, fusion, gone, options in (
+        ("ce-ensemble", "outputs", LARGE, {"without": [LARGE]}),
+        ("closed-form-small", "ridge", OTHER, {"remove": [OTHER]}),
+    ):
+        now = accord.load(run).sites()
+        expected = at_sites(predicted(run, recipe, fusion, arrays, **options), arrays)
+        rows = new_rows(run, now)
+        for site in MEASURED:
+            assert_figures(rows[site], expected[site])
+            assert rows[site]["took_part"] == (site != gone)
+            assert rows[site]["local_accuracy"] is not None
+            has_net = recipe == "ce-ensemble" and site != gone
+            assert (rows[site]["own_accuracy"] is not None) == has_net
     # Fusions that are measured again have the same figures.
     measures.unlink()
     accord.fuse(run, ["outputs", "average"], trial="ce-ensemble", workers=1, quiet=True)

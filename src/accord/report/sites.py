@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError
+from accord.core.text import printable
 from accord.record.rows import Row
 from accord.record.site_rows import BOUNDS, FIGURES, same_setting
 from accord.report.comparison import percent, place, seeds_of, short, spread
@@ -23,6 +24,8 @@ NUMBERS = (
 )
 # Columns that a narrow terminal leaves out, in this order.
 DISPENSABLE = ("ECE %", "worst class %", "balanced %", "seeds", "central %", "images", "alone %")
+
+MOST = 10  # names of sites in the remark below a table
 
 
 def show_sites(rows: Sequence[Row], title: str, width: int) -> list[Table]:
@@ -99,9 +102,10 @@ def _table(lines: list[Line], title: str, width: int) -> Table:
         said.append(f"in sites.csv: {', '.join(name.removesuffix(' %') for name in left_out)}")
     if any(len(line["images"]) > 1 for line in lines):
         said.append("a site has other images for another seed")
-    unknown = dict.fromkeys(line["site"] for line in lines if not any(line["images"]))
+    unknown = dict.fromkeys(printable(x["site"]) for x in lines if not any(x["images"]))
     if unknown:
-        said.append(f"without held-out images: {', '.join(unknown)}")
+        more = f" and {len(unknown) - MOST} more" if len(unknown) > MOST else ""
+        said.append(f"without held-out images: {', '.join([*unknown][:MOST])}{more}")
     return plain_table(
         list(columns),
         zip(*columns.values(), strict=True),
@@ -125,7 +129,9 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     """Heading of a column → the text of a line in this column."""
     columns: dict[str, Callable[[Line], str]] = {
         "recipe (fusion)": lambda line: f"{line['recipe']} ({line['fusion']})",
-        "site": lambda line: line["site"] + ("" if line["took_part"] else " (took no part)"),
+        "site": lambda line: (
+            printable(line["site"]) + ("" if line["took_part"] else " (took no part)")
+        ),
     }
     if len({len(line["seeds"]) for line in lines}) > 1:
         columns["seeds"] = lambda line: str(len(line["seeds"]))
