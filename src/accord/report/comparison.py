@@ -27,12 +27,12 @@ NUMBERS = (
         "worst %",
         "personal %",
     ),
-    *("validation %", "ECE %", "MB up", "seconds"),
+    *("worst site %", "± sites %", "validation %", "ECE %", "MB up", "seconds"),
 )
 # Columns that a narrow terminal leaves out, in this order.
 DISPENSABLE = (
-    *("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "personal %"),
-    "balanced %",
+    *("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "± sites %"),
+    *("personal %", "worst site %", "balanced %"),
 )
 
 
@@ -49,13 +49,19 @@ def compare(rows: Sequence[Row]) -> list[Line]:
     return sorted((_line(group) for group in groups.values()), key=_order)
 
 
-def _line(rows: list[Row]) -> Line:
+def seeds_of(rows: Sequence[Row]) -> list[int]:
+    """The seeds of the rows of one line, which must differ."""
     seeds = [row["seed"] for row in rows]
     if len(set(seeds)) < len(seeds):
         raise AccordError(
             f"the record holds two results of {rows[0]['recipe']}, seed {seeds[-1]}: "
             f"{', '.join(str(row['trial']) for row in rows)}. Remove one of these folders."
         )
+    return seeds
+
+
+def _line(rows: list[Row]) -> Line:
+    seeds = seeds_of(rows)
     measured = {key: [row[key] for row in rows if row[key] is not None] for key in MEASURED}
     return {**rows[0], **measured, "seeds": seeds}
 
@@ -126,6 +132,9 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     # The bound local-only always has this value; the column is for fusions with personal nets.
     if any(line["personal_accuracy"] and line["recipe"] != "local-only" for line in lines):
         columns["personal %"] = lambda line: percent(line["personal_accuracy"])
+    if any(line["site_worst"] for line in lines):
+        columns["worst site %"] = lambda line: percent(line["site_worst"])
+        columns["± sites %"] = lambda line: percent(line["site_spread"])
     if any(line["validation_accuracy"] for line in lines):
         columns["validation %"] = lambda line: percent(line["validation_accuracy"])
     columns["ECE %"] = lambda line: percent(line["ece"])
