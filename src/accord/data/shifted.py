@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.random import Generator
 
@@ -18,6 +20,19 @@ IMAGES = 1_024  # images that are changed at a time
 def shifts_of(shift: ShiftConfig, holder: Holder) -> list[Shift]:
     """The changes of a client's images, in order."""
     return [shifts.get(name)(strength, holder) for name, strength in shift.of_images.items()]
+
+
+def values_at(
+    shift: ShiftConfig, seed: int, sites: Sequence[str]
+) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Site → each change of its images → the site's own values; empty without any change."""
+    if not shift.of_images:
+        return {}
+    holders = {name: Holder(seed, index, len(sites)) for index, name in enumerate(sites)}
+    return {
+        name: dict(zip(shift.of_images, (c.values for c in shifts_of(shift, holder)), strict=True))
+        for name, holder in holders.items()
+    }
 
 
 def seen(data: ImageSet, shift: ShiftConfig, seed: int, sites: Indices, count: int) -> ImageSet:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from accord.core.versions import versions
+from accord.data.shifted import values_at
 from accord.federation.teaching import needs_teacher
 from accord.fusion.named import NamedFusion
 from accord.record.rows import pooled_as
@@ -38,6 +39,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "partition_hash": partition.hash,
         "label_counts": partition.label_counts.tolist(),
         "sources": partition.sources,
+        "shift": values_at(trial.setup.shift, trial.seed, run.allocation.site_names),
         "classes": run.allocation.classes,
         "rounds": [report.model_dump(mode="json") for report in reports],
         "upload_bytes": sum(report.upload_bytes for report in reports),
