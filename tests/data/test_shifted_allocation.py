@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,13 +21,16 @@ from accord.data.shifts import Holder
 DATA = DataConfig(name="digits", validation=0.1, public=0.1, test_per_client=0.2, test_limit=60)
 SHIFT = ShiftConfig(rotation=30, blur=0.5, colour=0.4, noise=0.1, labels=0.25)
 SEED, CLIENTS = 3, 4
-DIRICHLET = {"alpha": 0.5, "clients": CLIENTS}
+DIRICHLET: dict[str, Any] = {"alpha": 0.5, "clients": CLIENTS}
 
 
 def made(
-    shift: ShiftConfig = SHIFT, pooled: int = 0, data: DataConfig = DATA, **scheme: object
+    shift: ShiftConfig = SHIFT,
+    pooled: int = 0,
+    data: DataConfig = DATA,
+    scheme: dict[str, Any] = DIRICHLET,
 ) -> Allocation:
-    chosen = make_scheme(scheme or DIRICHLET).model_copy(update={"pooled": pooled})
+    chosen = make_scheme(scheme).model_copy(update={"pooled": pooled})
     return allocate(load("digits", tell=print), data, chosen, SEED, shift)
 
 
@@ -63,7 +67,8 @@ def test_clients_see_their_training_images_and_their_own_held_out_ones_alike() -
 
 def test_the_images_of_the_server_stay_as_they_are() -> None:
     shifted, plain = made(), made(NO_SHIFT)
-    for name in ("test", "validation", "public"):
+    names: tuple[Literal["test", "validation", "public"], ...] = ("test", "validation", "public")
+    for name in names:
         np.testing.assert_array_equal(pixels(shifted.part(name)), pixels(plain.part(name)))
         np.testing.assert_array_equal(shifted.part(name).labels, plain.part(name).labels)
 
@@ -81,13 +86,13 @@ def test_a_client_counts_the_labels_that_it_knows() -> None:
 def test_pooled_images_are_those_that_the_clients_see() -> None:
     """For disjoint clients, and for clients that share images: then each one's copy is there."""
     for data, scheme in (
-        (DATA, {}),
+        (DATA, DIRICHLET),
         (
             DATA.model_copy(update={"test_per_client": 0.0}),
             {"scheme": "dirichlet-overlap", "clients": CLIENTS},
         ),
     ):
-        apart, together = made(data=data, **scheme), made(pooled=1, data=data, **scheme)
+        apart, together = made(data=data, scheme=scheme), made(pooled=1, data=data, scheme=scheme)
         whole = together.client(0)
         everything = pixels(whole)
         origins = together.origins(0)
@@ -105,7 +110,7 @@ def test_pooled_images_are_those_that_the_clients_see() -> None:
 
 def test_a_client_that_is_left_out_changes_nothing_for_the_others() -> None:
     everybody = made()
-    others = made(**DIRICHLET, leave_out="1")
+    others = made(scheme={**DIRICHLET, "leave_out": "1"})
     assert others.site_names == everybody.site_names
     for place, client in enumerate((0, 2, 3)):
         one, other = others.client(place), everybody.client(client)
