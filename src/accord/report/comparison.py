@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError
-from accord.record.rows import MEASURED, Row
+from accord.record.rows import MEASURED, POOLED, Row, is_pooled
 from accord.report.tables import drop_columns, plain_table
 
 Line = dict[str, Any]
@@ -72,11 +72,16 @@ def _order(line: Line) -> tuple[Any, ...]:
 
 def place(line: Mapping[str, Any], accuracy: float) -> tuple[Any, ...]:
     """The order of lines: by setting, then bounds last, then by falling accuracy."""
-    bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
     setting = (line["dataset"], pooled(line), -alpha, line["clients"], axes)
-    return (*setting, bound, -accuracy)
+    return (*setting, *rank(line, accuracy))
+
+
+def rank(line: Mapping[str, Any], accuracy: float) -> tuple[int, float]:
+    """The order of the lines of one setting."""
+    bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
+    return bound, -accuracy
 
 
 def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
@@ -115,8 +120,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
         "dataset": lambda line: str(line["dataset"]),
         "partition": lambda line: str(line["partition"]),
         "clients": lambda line: "–" if pooled(line) else str(line["clients"]),
-        # Pooled images depend on α only if clients hold out some of them, or one is left out.
-        "α": lambda line: "any" if pooled(line) and line["alpha"] is None else short(line["alpha"]),
+        "α": lambda line: "any" if line["partition"] == POOLED else short(line["alpha"]),
     }
     for axis in (key for key in (lines[0] if lines else {}) if "." in key):
         columns[axis] = lambda line, axis=axis: short(line[axis])  # type: ignore[misc]
@@ -146,7 +150,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
 
 def pooled(line: Mapping[str, Any]) -> bool:
     """Whether all images are in one place, so that there are no uploads."""
-    return bool(line["partition"] == "pooled")
+    return is_pooled(line["partition"])
 
 
 def _megabytes(line: Line) -> list[float]:
