@@ -190,7 +190,7 @@ def test_a_briefing_knows_the_classes_of_all_sites(folder: Path, tmp_path: Path)
 
 def test_sites_without_a_part_are_told(tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
-    arrays = {"x_train": images[:30], "y_train": np.arange(30) % 3}
+    arrays: Raw = {"x_train": images[:30], "y_train": np.arange(30) % 3}
     arrays |= {"x_test": images[30:], "y_test": np.arange(10) % 3}
     trained = np.array(["a", "b", "c"])[np.arange(30) // 10]
     arrays["y_train"][20:] = 2
