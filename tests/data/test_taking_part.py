@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.core.errors import AccordError
-from accord.data.allocation import Allocation
+from accord.data.allocation import Allocation, PartName
 from data.toy_sites import NAMES, PAIRS, Pairs, counted, dataset, dealt, pairs_of, sized
 
+MEASURED: tuple[PartName, ...] = ("test", "own")
+LEARNT: tuple[PartName, ...] = ("public", "validation")
 IID = {"scheme": "iid", "clients": 3}
 SCHEMES: list[dict[str, Any]] = [
     {},
@@ -49,7 +51,8 @@ class TestOwn:
     def test_the_same_images_for_every_seed_whatever_else_is_held_out(self) -> None:
         data = dataset(sized(a=(20, 20), b=(9, 12)))
         first = dealt(data, 0, test_per_client=0.3).part("own").rows.tolist()
-        for seed, values in ((1, {}), (2, {"public": 0.3, "validation": 0.2})):
+        asked: list[dict[str, Any]] = [{}, {"public": 0.3, "validation": 0.2}]
+        for seed, values in enumerate(asked, start=1):
             made = dealt(data, seed, test_per_client=0.3, **values)
             assert made.part("own").rows.tolist() == first
 
@@ -94,7 +97,7 @@ class TestOwn:
 class TestLeaveOut:
     def test_a_site_takes_no_part_and_is_measured(self) -> None:
         data = dataset(THREE, sized(a=(2, 2), b=(2, 2), c=(1,)))
-        values = {"public": 0.2, "validation": 0.2, "test_per_client": 0.25}
+        values: dict[str, Any] = {"public": 0.2, "validation": 0.2, "test_per_client": 0.25}
         everybody, made = dealt(data, **values), dealt(data, 0, {"leave_out": "b"}, **values)
         assert made.site_names == everybody.site_names == ("a", "b", "c")
         assert made.partition.names == ("0", "2")
@@ -102,10 +105,10 @@ class TestLeaveOut:
         assert made.partition.known_as == {"0": "a", "2": "c"}
         for ours, theirs in ((0, 0), (1, 2)):
             assert made.client(ours).rows.tolist() == everybody.client(theirs).rows.tolist()
-        for name in ("test", "own"):
+        for name in MEASURED:
             assert made.part(name).rows.tolist() == everybody.part(name).rows.tolist()
             assert made.owners(name).tolist() == everybody.owners(name).tolist()
-        for name in ("public", "validation"):
+        for name in LEARNT:
             kept = everybody.part(name).rows[everybody.owners(name) != 1]
             assert made.part(name).rows.tolist() == kept.tolist()
             assert (everybody.owners(name) == 1).any()

@@ -295,3 +295,19 @@ def test_a_site_that_is_left_out_is_measured_but_has_no_net(
     local = rows_at(run, "local-only", "client-mean")
     nets = [local[site]["accuracy"] for site in CLINICS if site != LARGE]
     assert whole["local-only"]["site_spread"] == pytest.approx(np.std(nets))
+
+
+def test_the_own_net_of_a_site_is_the_same_whoever_is_left_out(
+    made: tuple[Path, Arrays], tmp_path: Path
+) -> None:
+    """So a site that is left out can be compared with its own net of another trial."""
+    study = study_of(made[0].parent / "clinics.npz", recipes=["local-only"])
+    study["budget"] = {"epochs": 1, "batch": 32}
+    study["partition"] |= {"leave_out": [LARGE, OTHER]}
+    rows = accord.run(study, out=tmp_path / "run", workers=1, quiet=True).sites()
+    found = {(row["partition.leave_out"], row["site"]): row for row in rows}
+    kept = [key for key in found[LARGE, SINGLE] if key not in ("partition.leave_out", "trial")]
+    assert [found[LARGE, SINGLE][k] for k in kept] == [found[OTHER, SINGLE][k] for k in kept]
+    for gone, other in ((LARGE, OTHER), (OTHER, LARGE)):
+        assert found[gone, gone]["accuracy"] is None
+        assert found[gone, gone]["local_accuracy"] == found[other, gone]["accuracy"] is not None

@@ -64,7 +64,7 @@ def run(tmp_path: Path) -> Path:
             measured("local-only", seed, {"x": at(0.3), "y": at(0.4), "z": none}, config=dirichlet),
             measured(
                 "central", seed, {"x": at(0.9), "y": at(0.8), "z": none},
-                partition="pooled", alpha=0.1, clients=1, config=dirichlet,
+                partition="pooled dirichlet", alpha=0.1, clients=1, config=dirichlet,
             ),
             measured("fafi", seed, {"x": at(0.7)}, alpha=0.5, config=dirichlet),
             measured("local-only", seed, {"x": at(0.2)}, alpha=0.5, config=dirichlet),
@@ -125,6 +125,33 @@ def test_bounds_fit_grid_axes_except_those_that_they_do_not_use(tmp_path: Path) 
     }
     assert found == {"a": 0.3, "b": 0.4}
     assert [len(lines) for lines in settings(accord.load(run).sites())] == [2, 2]
+
+
+def test_a_site_that_is_left_out_is_compared_with_its_own_net(tmp_path: Path) -> None:
+    def config(site: str | None) -> dict[str, Any]:
+        return {"partition": {"scheme": "by-column", "leave_out": site}}
+
+    def leaving(recipe: str, site: str | None, *accuracies: float | None, **more: Any) -> Any:
+        sites = {name: at(a) for name, a in zip("xy", accuracies, strict=True)}
+        where = {"partition": "by-column", "alpha": None, **more}
+        return measured(recipe, 0, sites, config=config(site), **where)
+
+    trials = [
+        leaving("fafi", "x", 0.5, 0.6),
+        leaving("local-only", "x", None, 0.2),
+        leaving("local-only", "y", 0.3, None),
+        leaving("central", "x", 0.8, 0.9, partition="pooled by-column"),
+        leaving("central", "y", 0.7, 0.6, partition="pooled by-column"),
+    ]
+    run = write_run(tmp_path / "run", trials, {"partition": {"leave_out": "each"}})
+    rows = [row for row in accord.load(run).sites() if row["recipe"] == "fafi"]
+    assert [(r["local_accuracy"], r["central_accuracy"]) for r in rows] == [(0.3, 0.8), (0.2, 0.9)]
+    text = shown(run)
+    assert "by-column, 2 clients, partition.leave_out x" in text
+    assert cells(text, "central (f)") == [
+        "central (f) x 10 80.0 80.0 80.0 80.0 30.0 80.0",
+        "central (f) y 10 90.0 90.0 90.0 90.0 20.0 90.0",
+    ]
 
 
 def test_bounds_alone_are_shown_as_lines(tmp_path: Path) -> None:

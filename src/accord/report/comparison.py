@@ -72,11 +72,16 @@ def _order(line: Line) -> tuple[Any, ...]:
 
 def place(line: Mapping[str, Any], accuracy: float) -> tuple[Any, ...]:
     """The order of lines: by setting, then bounds last, then by falling accuracy."""
-    bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
     setting = (line["dataset"], pooled(line), -alpha, line["clients"], axes)
-    return (*setting, bound, -accuracy)
+    return (*setting, *rank(line, accuracy))
+
+
+def rank(line: Mapping[str, Any], accuracy: float) -> tuple[int, float]:
+    """The order of the lines of one setting."""
+    bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
+    return bound, -accuracy
 
 
 def comparison(rows: Sequence[Row], title: str, width: int) -> Table:

@@ -13,7 +13,7 @@ from accord.core.errors import AccordError
 from accord.core.text import printable
 from accord.record.rows import Row
 from accord.record.site_rows import BOUNDS, FIGURES, same_setting
-from accord.report.comparison import percent, place, seeds_of, short, spread
+from accord.report.comparison import percent, rank, seeds_of, short, spread
 from accord.report.tables import drop_columns, plain_table
 
 Line = dict[str, Any]
@@ -79,7 +79,7 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
         values = means[line["recipe"], line["fusion"]]
         mean = statistics.mean(values) if values else 0.0
         own = statistics.mean(line["accuracy"]) if line["accuracy"] else 2.0  # unknown: at the end
-        return (*place(line, mean), line["fusion"], own)
+        return (*rank(line, mean), line["recipe"], line["fusion"], own)
 
     return sorted(lines, key=order)
 
