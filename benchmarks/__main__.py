@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from benchmarks import (
     bank,
+    centred,
     closedform,
     dials,
     engines,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "student": student.measure,
     "closedform": closedform.measure,
     "hybrid": hybrid.measure,
+    "centred": centred.measure,
     "memory": memory.measure,
     "mergenet": mergenet.measure,
     "engines": engines.measure,
