@@ -17,9 +17,9 @@ from accord.federation.membership import (
     EVERYBODY,
     Membership,
     check_membership,
+    check_names,
     check_uploads,
     refuse_another,
-    resolved,
     suffix,
     tell_lost,
 )
@@ -61,10 +61,11 @@ def fuse_again(
     plan = Plan(check_study(record.asked(), record.path), data_root, watcher.tell, elsewhere=True)
     with record.lock():
         runs = _chosen(plan, record, trial, rules, membership)
-        meant = {run.folder.id: resolved(run, membership) for run in runs}
+        for run in runs:
+            check_names(run, membership)
         specs = {run.folder.id: _fitting(run, rules, suffix(membership)) for run in runs}
         for run in runs:
-            _check(run, specs[run.folder.id], meant[run.folder.id], plan)
+            _check(run, specs[run.folder.id], membership, plan)
         if save is not None:
             _refuse_several(runs, rules[0])
             refuse_to_save(save)
@@ -73,7 +74,7 @@ def fuse_again(
         study = _asking_for(rules, runs, record) if wants_more else None
         for run in runs:
             wanted = keep.label if keep else None
-            run.fuse_again(specs[run.folder.id], meant[run.folder.id], wanted)
+            run.fuse_again(specs[run.folder.id], membership, wanted)
         execute_runs(runs, record, engine, watcher)
         record.write_results()
         for run in runs:

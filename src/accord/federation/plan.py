@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from accord.balance import balances
@@ -15,12 +16,12 @@ from accord.data.images import Dataset
 from accord.data.settings import ELSEWHERE, DataConfig
 from accord.federation.bank_source import check_source, digest_of
 from accord.federation.briefing import check_map, rehearse, settled_map
-from accord.federation.devices import check_devices
-from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_id
+from accord.federation.devices import check_device_names, check_devices
+from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_key
 from accord.federation.map_run import MapRun
 from accord.federation.remarks import empty_classes, lacking_in_bank, revealing
 from accord.federation.rounds import check_rounds
-from accord.federation.teacher import teacher_trial
+from accord.federation.teacher import NAME, teacher_trial
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.teaching import (
     digest_of_model,
@@ -31,6 +32,7 @@ from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from accord.study.coordinates import readable_name
 from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
 from accord.study.study import Study, Trial
 
@@ -103,6 +105,7 @@ class Plan:
                 make_part(
                     balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
                 ).require()
+        check_device_names(self.study.options, self._named_clients())
         for trial in self.study.trials():
             _, allocation = self.allocation(trial)
             check_rounds(trial, len(allocation.partition.names), self.min_clients)
@@ -132,6 +135,13 @@ class Plan:
                 f"{name}: {few} of {clients} clients hold fewer images than φ has features "
                 f"({width}): their sums reveal single images (docs/closed-form.md)"
             )
+
+    def _named_clients(self) -> list[str]:
+        """The clients of all trials; the one client of pooled images has no name of its own."""
+        trials = self.study.trials()
+        dealt = [trial for trial in trials if not trial.recipe.pooled] or trials
+        names = (self.allocation(trial)[1].partition.names for trial in dealt)
+        return list(dict.fromkeys([*(name for some in names for name in some), NAME]))
 
     def check_method(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses a method that cannot work with this trial's images."""
@@ -199,6 +209,7 @@ class Plan:
         maps: dict[str, MapRun] = {}
         needed: dict[str, Run] = {}
         trained: dict[str, TrialRun] = {}
+        folders, axes = record.trials_by_key(), record.axes_with(self.study)
         for trial in self.study.trials():
             key, allocation = self.allocation(trial)
             teacher = self.teacher(trial, record)
@@ -207,12 +218,12 @@ class Plan:
             fixed = self.map(trial, teacher, record)
             if fixed is not None:
                 fixed = maps.setdefault(fixed.folder.id, fixed)
-            training = training_key(trial, key, fixed or teacher)
-            folder = record.trial(trial_id(trial, training))
+            training = training_key(trial, key, allocation.partition.names, fixed or teacher)
+            placed, own = replace(trial, axes=axes), trial_key(trial, training)
             one = TrialRun(
-                trial,
+                placed,
                 record,
-                folder,
+                folders.get(own) or record.trial(f"{readable_name(placed)}-{own}"),
                 allocation,
                 key,
                 training_key=training,
@@ -253,7 +264,9 @@ class Plan:
         source = TrialFolder(Path(bank.source)) if bank and bank.source else None
         teacher, images = teacher_trial(trial), public_key(allocation)
         known = (
-            key_of(images, self.digest(source)) if source else training_key(teacher, images, None)
+            key_of(images, self.digest(source))
+            if source
+            else training_key(teacher, images, [NAME], None)
         )
         several = f"{teachers}-" if teachers > 1 else ""
         folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
@@ -279,4 +292,5 @@ class Plan:
         origin = teacher.folder.id if teacher else None
         known = key_of(settled.model_dump(mode="json"), images, trial.seed, origin)
         folder = record.teacher(f"map-s{trial.seed}-{known}")
-        return MapRun(trial, record, folder, allocation, key, map=settled, teacher=teacher)
+        alone = replace(trial, axes=())  # it can serve several cells of the grid
+        return MapRun(alone, record, folder, allocation, key, map=settled, teacher=teacher)

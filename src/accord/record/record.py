@@ -54,6 +54,17 @@ class Record:
         folder = self.path / "trials"
         return [TrialFolder(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
 
+    def trials_by_key(self) -> dict[str, TrialFolder]:
+        """The key at the end of each trial's name → its folder.
+
+        The readable part of a name can be older than a grid axis that was added to the study.
+        """
+        return {trial.id.rpartition("-")[2]: trial for trial in self.trials()}
+
+    def axes_with(self, study: Study) -> tuple[str, ...]:
+        """The grid axes of everything that this record was asked for, and of `study`."""
+        return tuple(grid_axes(self._asked_with(study)))
+
     def folder(self, name: str) -> TrialFolder:
         """The folder of a trial or a teacher, by its path in the record, such as `trials/NAME`."""
         return TrialFolder(self.path / name)
