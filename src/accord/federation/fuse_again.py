@@ -58,7 +58,13 @@ def fuse_again(
         raise AccordError("no fusion was named. Name one with --fusion, e.g. --fusion classwise.")
     joined = tuple(Path(path).absolute() for path in add)
     membership = Membership(tuple(sorted(set(without))), joined, tuple(sorted(set(remove))))
-    plan = Plan(check_study(record.asked(), record.path), data_root, watcher.tell, elsewhere=True)
+    plan = Plan(
+        check_study(record.asked(), record.path),
+        data_root,
+        watcher.tell,
+        remembered=record.roots(),
+        elsewhere=True,
+    )
     with record.lock():
         runs = _chosen(plan, record, trial, rules, membership)
         for run in runs:
@@ -75,6 +81,9 @@ def fuse_again(
         for run in runs:
             wanted = keep.label if keep else None
             run.fuse_again(specs[run.folder.id], membership, wanted)
+        for one in {run.key: run for run in runs}.values():
+            one.save_allocation()  # a record that was moved has other folders for its images
+        record.keep_roots(plan.roots)
         execute_runs(runs, record, engine, watcher)
         record.write_results()
         for run in runs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +13,14 @@ from accord.data.allocation import Allocation, allocate, allocation_key, public_
 from accord.data.datasets import load as load_dataset
 from accord.data.elsewhere import no_images
 from accord.data.images import Dataset
+from accord.data.locate import found_root
 from accord.data.settings import ELSEWHERE, DataConfig
 from accord.federation.bank_source import check_source, digest_of
 from accord.federation.briefing import check_map, rehearse, settled_map
 from accord.federation.devices import check_device_names, check_devices
 from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_key
 from accord.federation.map_run import MapRun
-from accord.federation.remarks import empty_classes, lacking_in_bank, revealing
+from accord.federation.remarks import Privacy, empty_classes, lacking_in_bank
 from accord.federation.rounds import check_rounds
 from accord.federation.teacher import NAME, teacher_trial
 from accord.federation.teacher_run import TeacherRun
@@ -48,17 +49,19 @@ class Plan:
         data_root: Path | None,
         tell: Tell,
         *,
+        remembered: Mapping[str, Path] | None = None,
         elsewhere: bool = False,
         min_clients: int | None = None,
     ) -> None:
         self.study, self.data_root, self.tell = study, data_root, tell
+        self.remembered = remembered or {}  # dataset → data root of the record's earlier runs
+        self.roots: dict[str, Path] = {}  # dataset → data root in which it was found now
         self.elsewhere = elsewhere  # whether clients on other machines can be asked
         self.min_clients = min_clients  # number of uploads that a round needs; None: as the study
         self._datasets: dict[str, Dataset] = {}
         self._deals: dict[str, Allocation] = {}
         self._digests: dict[str, str] = {}
         self._told: set[str] = set()
-        self._revealing: dict[str, tuple[int, int, int]] = {}  # the worst case of each recipe
         self._required: set[str] = set()  # fusions that were checked; some checks read many files
         check_devices(study.options)
 
@@ -67,10 +70,11 @@ class Plan:
             return no_images(data)
         key = f"{data.name} {data.path} {data.image}"
         if key not in self._datasets:
+            root = self._root(data)
             found = load_dataset(
                 data.name,
                 path=Path(data.path) if data.path else None,
-                root=self.data_root,
+                root=root,
                 size=data.image.size,
                 channels=data.image.channels,
                 tell=self.tell,
@@ -78,7 +82,17 @@ class Plan:
             for remark in (*found.remarks, *empty_classes(found)):
                 self.tell(f"{data.name}: {remark}")
             self._datasets[key] = found
+            place = found_root(data.name, root) if data.path is None else None
+            if place is not None:
+                self.roots[data.name] = place
         return self._datasets[key]
+
+    def _root(self, data: DataConfig) -> Path | None:
+        """The given data root, else the remembered one if it still holds the dataset."""
+        before = self.remembered.get(data.name)
+        if self.data_root is not None or before is None or not before.is_dir():
+            return self.data_root
+        return before if found_root(data.name, before) else None
 
     def allocation(self, trial: Trial) -> tuple[str, Allocation]:
         """The trial's allocation and its key; all recipes of a seed share an allocation."""
@@ -97,7 +111,7 @@ class Plan:
 
     def check(self) -> None:
         """Finds all images, partitions them, and builds the first briefing of each recipe."""
-        seen = set()
+        seen, privacy = set(), Privacy()
         for section in self.study.idle_sections():
             self.tell(f"the section {section!r} has no effect: no recipe of this study uses it")
         for recipe in self.study.recipes:
@@ -107,13 +121,11 @@ class Plan:
                 ).require()
         check_device_names(self.study.options, self._named_clients())
         for trial in self.study.trials():
-            _, allocation = self.allocation(trial)
+            key, allocation = self.allocation(trial)
             check_rounds(trial, len(allocation.partition.names), self.min_clients)
             self.check_method(trial, allocation)
             self.check_fusions(trial, allocation)
-            found = revealing(trial, allocation)
-            known = self._revealing.get(trial.recipe.name, (0, 0, 0))
-            self._revealing[trial.recipe.name] = max(known, found)
+            privacy.add(trial, key, allocation)
             if kind_of_work(trial) in seen:
                 continue
             seen.add(kind_of_work(trial))
@@ -128,13 +140,8 @@ class Plan:
             lacking = lacking_in_bank(allocation) if bank else None
             if lacking:
                 self._tell_once(lacking)
-        for name, (few, clients, width) in self._revealing.items():
-            if not few:
-                continue
-            self.tell(
-                f"{name}: {few} of {clients} clients hold fewer images than φ has features "
-                f"({width}): their sums reveal single images (docs/closed-form.md)"
-            )
+        for remark in privacy.remarks():
+            self.tell(remark)
 
     def _named_clients(self) -> list[str]:
         """The clients of all trials; the one client of pooled images has no name of its own."""

@@ -119,7 +119,7 @@ class Run(ABC):
         elif path.read_bytes() != briefing.to_bytes():
             raise AccordError(
                 f"{path} is damaged, or another version of Accord made it. Delete the trial's "
-                "folder, or choose another folder with --out."
+                "folder, or choose another folder for the record."
             )
 
     def question(

@@ -91,7 +91,7 @@ class LocalFlower:
                 "their SuperNodes by hand, see docs/flower.md."
             )
         needed = RunConfig.of(self.values, "options").min_clients or None
-        plan = Plan(self.study, self.data_root, lambda _: None, min_clients=needed)
+        plan = Plan(self.study, self._root, lambda _: None, min_clients=needed)
         plan.check()
         trials = [trial for trial in self.study.trials() if not trial.recipe.pooled]
         names = (plan.allocation(trial)[1].partition.names for trial in trials)
@@ -109,12 +109,18 @@ class LocalFlower:
             path.unlink(missing_ok=True)
         values = {
             "out": str(self.record.absolute()),
-            "data-root": str(self.data_root.absolute()) if self.data_root else "",
+            "data-root": str(self._root.absolute()) if self._root else "",
             "nodes": str(self._nodes.absolute()),
             "report": str(self._report.absolute()),
             **self.values,
         }
         write_app(self.folder / "app", self.study, values)
+
+    @property
+    def _root(self) -> Path | None:
+        """The given data root, else the one that the record remembers."""
+        known = {root for root in Record(self.record).roots().values() if root.is_dir()}
+        return self.data_root or (known.pop() if len(known) == 1 else None)
 
     @property
     def _report(self) -> Path:
@@ -168,8 +174,8 @@ class LocalFlower:
     def _start_node(self, guard: Guard, name: str, port: int) -> int:
         keep = (self._nodes / file_name(name)).absolute()
         config = {"name": name, "partition": True, "keep": str(keep)}
-        if self.data_root is not None:
-            config["data-root"] = str(self.data_root.absolute())
+        if self._root is not None:
+            config["data-root"] = str(self._root.absolute())
         secure = ["--insecure"]
         if self.secure:
             key = _key_name(name)

@@ -135,5 +135,6 @@ def mapping(value: Any, path: Path) -> dict[str, Any]:
 
 def damaged(path: Path, why: object) -> AccordError:
     return AccordError(
-        f"{path} is damaged: {why}. Restore it from a copy, or choose another folder with --out."
+        f"{path} is damaged: {why}. Restore it from a copy, or run the study "
+        "again with another folder for its record."
     )
