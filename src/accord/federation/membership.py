@@ -145,7 +145,7 @@ def refuse_name(name: str, what: str) -> None:
 
 
 def tell_lost(run: TrialRun, membership: Membership, tell: Callable[[str], None]) -> None:
-    """Reports classes without any images, which the fused model can no longer predict."""
+    """Warns about classes without any images, which the fused model can no longer predict."""
     left = {*membership.without, *membership.removed}
     counts = run.allocation.partition.label_counts
     stayed = counts[[name not in left for name in run.allocation.partition.names]].sum(axis=0)
@@ -159,7 +159,7 @@ def tell_lost(run: TrialRun, membership: Membership, tell: Callable[[str], None]
         if before and not after
     ]
     if lost:
-        tell(f"{run.folder.id}: no remaining client has images of {', '.join(lost)}")
+        tell(f"{run.folder.id}: warning: no remaining client has images of {', '.join(lost)}")
 
 
 def check_uploads(run: TrialRun, membership: Membership) -> None:

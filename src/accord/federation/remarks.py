@@ -55,8 +55,10 @@ class Privacy:
         fewer = (
             "a smaller map.landmarks" if recipe.map.landmarks else "a smaller count in map.blocks"
         )
+        column = trial.setup.partition.named_by
+        larger = f"the same value of {column!r}" if column else "a smaller partition.clients"
         found = self._found.setdefault(recipe.name, {})
-        found[key] = _Count(small, len(sizes), width, fewer)
+        found[key] = _Count(small, len(sizes), width, fewer, larger)
 
     def remarks(self) -> list[str]:
         """A remark for each recipe with such clients, and what to do."""
@@ -71,6 +73,7 @@ class _Count(NamedTuple):
     clients: int
     width: int  # number of features
     fewer: str  # how the recipe gets fewer features
+    larger: str  # how the study gets larger clients
 
 
 def _remark(name: str, counts: list[_Count]) -> str:
@@ -82,7 +85,7 @@ def _remark(name: str, counts: list[_Count]) -> str:
     return (
         f"{name}: {small:,} of {clients:,} clients{where} hold fewer images than φ has features "
         f"({width}): their sums may reveal individual images. Use a map with fewer features "
-        f"({counts[0].fewer}), fewer clients with more images each (partition.clients), or secure "
+        f"({counts[0].fewer}), merge small clients ({counts[0].larger}), or use secure "
         "aggregation; see docs/closed-form.md"
     )
 
