@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NUMBER = r"[+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
 # The hash in the name of a trial; a number with its unit of time, or a dash where there is none;
 # `8 r (1/2)` of `accord compare`.
-CELL = re.compile(rf"(?<=-)[0-9a-f]{{10}}\b|(?:{NUMBER}|–)(?: (?:r|e|s|min|h)\b)?(?: \(\d+/\d+\))?")
+CELL = re.compile(rf"-[0-9a-f]{{10}}\b|(?:{NUMBER}|–)(?: (?:r|e|s|min|h)\b)?(?: \(\d+/\d+\))?")
 
 
 def page(name: str) -> str:
