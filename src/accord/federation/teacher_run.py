@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from accord.core.processor import processor
 from accord.core.versions import versions
 from accord.engines.base import Job
 from accord.federation.bank_source import uploads_of
@@ -138,4 +139,5 @@ class TeacherRun(Run):
                 "recipe": self.trial.recipe.model_dump(mode="json"),
             },
             "versions": versions(),
+            "processor": processor(),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from accord.core.processor import processor
 from accord.core.versions import versions
 from accord.fusion.named import NamedFusion
 from accord.record.folders import client_file
@@ -54,6 +55,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
             "options": trial.options.model_dump(mode="json"),
         },
         "versions": versions(),
+        "processor": processor(),
     }
 
 
