@@ -165,7 +165,7 @@ class Plan:
 
     def _named_clients(self) -> list[str]:
         """The clients of all trials; the one client of pooled images has no name of its own."""
-        trials = self.study.trials()
+        trials = self.trials
         dealt = [trial for trial in trials if not trial.recipe.pooled] or trials
         names = (self.allocation(trial)[1].partition.names for trial in dealt)
         return list(dict.fromkeys([*(name for some in names for name in some), NAME]))
