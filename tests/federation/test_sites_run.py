@@ -135,7 +135,7 @@ def test_its_uploads_can_be_fused_again(made: Path, tmp_path: Path) -> None:
     trial = "closed-without_south"
     accord.fuse(made, ["ridge"], trial=trial, without=["west"], workers=1, quiet=True, save=model)
     assert json.loads((model / "model.json").read_text())["origin"]["clients"] == ["north"]
-    with pytest.raises(AccordError, match="no client 'south'.* Its clients are north, west"):
+    with pytest.raises(AccordError, match=r"no client 'south'.* Its clients are north, west"):
         accord.fuse(made, ["ridge"], trial=trial, without=["south"], workers=1, quiet=True)
 
 
