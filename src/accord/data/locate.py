@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accord.core.errors import AccordError
 from accord.data.download import DOWNLOADS
-from accord.data.known import Known
+from accord.data.known import DATASETS, Known
 from accord.data.parquet import find_pair, find_parquet
 from accord.data.raw import Source
 
@@ -63,6 +63,15 @@ def locate_sites(known: Known, path: Path | None) -> Source:
             f"{'a file' if found.exists() else 'nothing'}. Correct the path."
         )
     return known.find_sites(found)
+
+
+def found_root(name: str, root: Path | None) -> Path | None:
+    """The data root with the files of a dataset; None if it has none, or needs none."""
+    known = DATASETS.get(name)
+    if known.kind in ("builtin", "generic"):
+        return None
+    folders = (folder for folder in roots_of(known, root) if search(known, folder) is not None)
+    return next((folder.resolve() for folder in folders), None)
 
 
 def search(known: Known, root: Path) -> Source | None:

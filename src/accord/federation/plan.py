@@ -1,28 +1,26 @@
-"""Prepares a study: loads its datasets, makes its allocations, and makes one run per trial."""
+"""Prepares a study: checks its trials, and makes one run per trial."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from accord.balance import balances
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
-from accord.data.allocation import Allocation, allocate, allocation_key, public_key
-from accord.data.datasets import load as load_dataset
-from accord.data.elsewhere import no_images
-from accord.data.images import Dataset
-from accord.data.schemes import EACH, Scheme
-from accord.data.settings import ELSEWHERE, DataConfig
+from accord.data.allocation import Allocation, public_key
+from accord.data.schemes import EACH
 from accord.federation.bank_source import check_source, digest_of
 from accord.federation.briefing import check_map, rehearse, settled_map
-from accord.federation.devices import check_devices
-from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_id
+from accord.federation.devices import check_device_names, check_devices
+from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_key
 from accord.federation.map_run import MapRun
-from accord.federation.remarks import about_sites, empty_classes, lacking_in_bank, revealing
+from accord.federation.remarks import Privacy, about_sites, lacking_in_bank
 from accord.federation.rounds import check_rounds
-from accord.federation.teacher import teacher_trial
+from accord.federation.stock import Stock
+from accord.federation.teacher import NAME, teacher_trial
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.teaching import (
     digest_of_model,
@@ -33,6 +31,7 @@ from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from accord.study.coordinates import readable_name
 from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
 from accord.study.study import Study, Trial, distinct, leaving_out
 
@@ -48,53 +47,26 @@ class Plan:
         data_root: Path | None,
         tell: Tell,
         *,
+        remembered: Mapping[str, Path] | None = None,
         elsewhere: bool = False,
         min_clients: int | None = None,
     ) -> None:
-        self.study, self.data_root, self.tell = study, data_root, tell
-        self.elsewhere = elsewhere  # whether clients on other machines can be asked
+        self.study, self.tell = study, tell
+        self.stock = Stock(data_root, remembered or {}, tell, elsewhere=elsewhere)
         self.min_clients = min_clients  # number of uploads that a round needs; None: as the study
-        self._datasets: dict[str, Dataset] = {}
-        self._deals: dict[str, Allocation] = {}
         self._digests: dict[str, str] = {}
         self._told: set[str] = set()
-        self._revealing: dict[str, tuple[int, int, int]] = {}  # the worst case of each recipe
         self._required: set[str] = set()  # fusions that were checked; some checks read many files
         check_devices(study.options)
 
-    def dataset(self, data: DataConfig, scheme: Scheme) -> Dataset:
-        if data.name == ELSEWHERE:
-            return no_images(data)
-        key = f"{data.name} {data.path} {data.image} {scheme.reads_sites}"
-        if key not in self._datasets:
-            found = load_dataset(
-                data.name,
-                path=Path(data.path) if data.path else None,
-                root=self.data_root,
-                size=data.image.size,
-                channels=data.image.channels,
-                sites=scheme.reads_sites,
-                tell=self.tell,
-            )
-            for remark in (*found.remarks, *empty_classes(found)):
-                self.tell(f"{data.name}: {remark}")
-            self._datasets[key] = found
-        return self._datasets[key]
+    @property
+    def roots(self) -> dict[str, Path]:
+        """Dataset → the data root in which it was found now."""
+        return self.stock.roots
 
     def allocation(self, trial: Trial) -> tuple[str, Allocation]:
         """The trial's allocation and its key; all recipes of a seed share an allocation."""
-        data, partition = trial.setup.data, trial.setup.partition
-        if partition.elsewhere and not self.elsewhere:
-            raise AccordError(
-                "the clients of this study hold their own images on their own machines "
-                "(partition.scheme: sites). Use `accord flower`, or exchange files with `accord "
-                "brief`."
-            )
-        dataset = self.dataset(data, partition)
-        key = allocation_key(dataset, data, partition, trial.seed)
-        if key not in self._deals:
-            self._deals[key] = allocate(dataset, data, partition, trial.seed)
-        return key, self._deals[key]
+        return self.stock.allocation(trial)
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -112,7 +84,7 @@ class Plan:
 
     def check(self) -> None:
         """Finds all images, partitions them, and builds the first briefing of each recipe."""
-        seen = set()
+        seen, privacy = set(), Privacy()
         for section in self.study.idle_sections():
             self.tell(f"the section {section!r} has no effect: no recipe of this study uses it")
         for recipe in self.study.recipes:
@@ -120,16 +92,15 @@ class Plan:
                 make_part(
                     balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
                 ).require()
+        check_device_names(self.study.options, self._named_clients())
         for trial in self.trials:
-            _, allocation = self.allocation(trial)
+            key, allocation = self.allocation(trial)
             for remark in about_sites(allocation):
                 self._tell_once(remark)
             check_rounds(trial, len(allocation.partition.names), self.min_clients)
             self.check_method(trial, allocation)
             self.check_fusions(trial, allocation)
-            found = revealing(trial, allocation)
-            known = self._revealing.get(trial.recipe.name, (0, 0, 0))
-            self._revealing[trial.recipe.name] = max(known, found)
+            privacy.add(trial, key, allocation)
             if kind_of_work(trial) in seen:
                 continue
             seen.add(kind_of_work(trial))
@@ -144,13 +115,15 @@ class Plan:
             lacking = lacking_in_bank(allocation) if bank else None
             if lacking:
                 self._tell_once(lacking)
-        for name, (few, clients, width) in self._revealing.items():
-            if not few:
-                continue
-            self.tell(
-                f"{name}: {few} of {clients} clients hold fewer images than φ has features "
-                f"({width}): their sums reveal single images (docs/closed-form.md)"
-            )
+        for remark in privacy.remarks():
+            self.tell(remark)
+
+    def _named_clients(self) -> list[str]:
+        """The clients of all trials; the one client of pooled images has no name of its own."""
+        trials = self.trials
+        dealt = [trial for trial in trials if not trial.recipe.pooled] or trials
+        names = (self.allocation(trial)[1].partition.names for trial in dealt)
+        return list(dict.fromkeys([*(name for some in names for name in some), NAME]))
 
     def check_method(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses a method that cannot work with this trial's images."""
@@ -218,6 +191,7 @@ class Plan:
         maps: dict[str, MapRun] = {}
         needed: dict[str, Run] = {}
         trained: dict[str, TrialRun] = {}
+        folders, axes = record.trials_by_key(), record.axes_with(self.study)
         for trial in self.trials:
             key, allocation = self.allocation(trial)
             teacher = self.teacher(trial, record)
@@ -226,12 +200,12 @@ class Plan:
             fixed = self.map(trial, teacher, record)
             if fixed is not None:
                 fixed = maps.setdefault(fixed.folder.id, fixed)
-            training = training_key(trial, key, fixed or teacher)
-            folder = record.trial(trial_id(trial, training))
+            training = training_key(trial, key, allocation.partition.names, fixed or teacher)
+            placed, own = replace(trial, axes=axes), trial_key(trial, training)
             one = TrialRun(
-                trial,
+                placed,
                 record,
-                folder,
+                folders.get(own) or record.trial(f"{readable_name(placed)}-{own}"),
                 allocation,
                 key,
                 training_key=training,
@@ -272,7 +246,9 @@ class Plan:
         source = TrialFolder(Path(bank.source)) if bank and bank.source else None
         teacher, images = teacher_trial(trial), public_key(allocation)
         known = (
-            key_of(images, self.digest(source)) if source else training_key(teacher, images, None)
+            key_of(images, self.digest(source))
+            if source
+            else training_key(teacher, images, [NAME], None)
         )
         several = f"{teachers}-" if teachers > 1 else ""
         folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
@@ -298,4 +274,5 @@ class Plan:
         origin = teacher.folder.id if teacher else None
         known = key_of(settled.model_dump(mode="json"), images, trial.seed, origin)
         folder = record.teacher(f"map-s{trial.seed}-{known}")
-        return MapRun(trial, record, folder, allocation, key, map=settled, teacher=teacher)
+        alone = replace(trial, axes=())  # it can serve several cells of the grid
+        return MapRun(alone, record, folder, allocation, key, map=settled, teacher=teacher)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from accord.record.folders import TrialFolder
+from accord.study.coordinates import depends_on
+from accord.study.settings import LEAVE_OUT
 
 # The columns of the setting and of the measurements; `trial` is the name of the trial's folder.
 SETTING = (
@@ -47,9 +49,7 @@ OF_ROUND = (
 )
 
 POOLED = "pooled"  # the column `partition` of trials that have all images in one place
-LEAVE_OUT = "partition.leave_out"
 NOBODY = "nobody"  # the column `partition.leave_out` of trials in which all clients take part
-OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
 
 Row = dict[str, Any]
 
@@ -90,17 +90,11 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
 
 
 def _coordinate(info: dict[str, Any], axis: str) -> Any:
-    """The value of a trial on a grid axis; None if the trial does not depend on it.
-
-    A pooled trial has no rounds in which a fusion could begin. Most of them have no partition.
-    """
+    """The value of a trial on a grid axis; None if the trial does not depend on it."""
     section, key = axis.split(".")
-    if info["partition"] == POOLED and section == "partition":
+    partition, idle = info["partition"], info.get("idle", ())
+    pooled, parted = is_pooled(partition), partition != POOLED
+    if not depends_on(axis, pooled=pooled, parted=parted, idle=idle):
         return None
-    if is_pooled(info["partition"]) and axis in OF_ROUNDS:
-        return None
-    if axis == LEAVE_OUT:
-        return info["config"][section].get(key) or NOBODY
-    if section in info.get("idle", ()):
-        return None
-    return info["config"][section].get(key)
+    value = info["config"][section].get(key)
+    return NOBODY if axis == LEAVE_OUT and value is None else value

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.core.errors import AccordError
-from accord.study.settings import takes_list
+from accord.study.settings import LEAVE_OUT, takes_list
 
 Resolved = dict[str, Any]
 LATEST = ("bounds", "device", "keep_checkpoints")  # change no result: the latest value is kept
@@ -19,7 +19,7 @@ HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.c
 # Images and models are identified by their content, not by their path.
 BY_CONTENT = ("data.path", "teacher.model")
 # Trials that leave out different clients have a column that says which one.
-FREE = (*HAVE_COLUMNS, *BY_CONTENT, "partition.leave_out")
+FREE = (*HAVE_COLUMNS, *BY_CONTENT, LEAVE_OUT)
 
 
 def joined(old: Resolved, new: Resolved, path: Path) -> Resolved:
@@ -61,7 +61,7 @@ def _value(name: str, before: Any, now: Any, path: Path) -> Any:
             return union
     raise AccordError(
         f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. Choose "
-        "another folder with --out, or use both values as a grid axis."
+        "another folder for the record, or use both values as a grid axis."
     )
 
 

@@ -20,6 +20,7 @@ from accord.data.settings import DataConfig
 from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
+LEAVE_OUT = "partition.leave_out"
 BOUNDS = ("central", "local-only")
 
 
@@ -105,6 +106,13 @@ def grid_axes(sections: Mapping[str, Any]) -> dict[str, list[Any]]:
         for key, value in (sections.get(section) or {}).items()
         if isinstance(value, list) and not takes_list(f"{section}.{key}")
     }
+
+
+def axes_of(sections: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of all grid axes, also of leave_out: each, whose values are in the data."""
+    axes = tuple(grid_axes(sections))
+    left_out = (sections.get("partition") or {}).get("leave_out")
+    return axes if left_out is None or LEAVE_OUT in axes else (*axes, LEAVE_OUT)
 
 
 def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
