@@ -142,6 +142,9 @@ def resolved_sections(raw: dict[str, dict[str, Any]], first: Setup) -> dict[str,
     """The sections with all defaults, and with the values of each grid axis as a list."""
     sections: dict[str, Any] = first.model_dump(mode="json")
     axes = grid_axes(raw)
+    # The last epoch of each cell is added to its checkpoints; here they stay as they were asked.
+    asked = raw.get("budget", {}).get("checkpoints") or []
+    sections["budget"]["checkpoints"] = [asked] if isinstance(asked, int) else list(asked)
     if "partition.scheme" in axes:
         # Each scheme has its own keys; the defaults of the first one would not fit the others.
         sections["partition"] = dict(raw["partition"])
