@@ -85,7 +85,7 @@ def test_clients_are_known_by_the_values_of_their_column(tmp_path: Path) -> None
         "data": {"name": "npz", "path": str(tmp_path / "scans.npz")},
         "partition": {"scheme": "by-column", "column": "hospital"},
         "recipes": ["closed-form-small"],
-        "bounds": False,
+        "references": False,
     }
     out = tmp_path / "run"
     accord.run(study, out=out, workers=1, quiet=True)

@@ -95,7 +95,7 @@ def report(record: Path) -> Raw:
 
 
 def test_every_upload_is_that_of_the_local_engine(small: Raw, tmp_path: Path) -> None:
-    """Checkpoints, a bound at the server, SCAFFOLD's memories and sampled clients included."""
+    """Checkpoints, a reference at the server, SCAFFOLD's memories and sampled clients included."""
     small |= {
         "recipes": ["fafi", "scaffold", "central"],
         "budget": {"epochs": 2, "batch": 32, "checkpoints": [1, 2]},

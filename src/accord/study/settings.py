@@ -20,7 +20,7 @@ from accord.data.settings import DataConfig
 from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
-BOUNDS = ("central", "local-only")
+REFERENCES = ("central", "local-only")
 
 
 Partitioned = Annotated[SerializeAsAny[Scheme], BeforeValidator(make_scheme)]
@@ -76,7 +76,7 @@ class Options(Config):
     autocast: bool | Literal["auto"] = "auto"
     compile: bool | Literal["auto"] = "auto"
     keep_checkpoints: bool = False
-    bounds: bool = Field(True, description=f"add {' and '.join(BOUNDS)} to every table")
+    references: bool = Field(True, description=f"add {' and '.join(REFERENCES)} to every table")
 
     @field_validator("seeds", mode="before")
     @classmethod
