@@ -14,6 +14,7 @@ import torch
 import accord
 from accord.client.training import Training
 from accord.core.errors import AccordError
+from accord.core.processor import processor
 from accord.core.randomness import torch_generator
 from accord.federation.briefing import opening
 from accord.federation.plan import Plan
@@ -97,6 +98,7 @@ def test_trial_json_says_what_was_done(made: tuple[Path, Raw]) -> None:
         assert sum(map(sum, info["label_counts"])) == 160  # 200 less a fifth for validation
         assert len(info["partition_hash"]) == 64
         assert torch.__version__.startswith(info["versions"]["torch"])  # maybe with +cu130
+        assert info["processor"] == processor()
         assert info["peak_memory_bytes"] > 10**7
         assert info["config"]["budget"]["epochs"] == 3
 

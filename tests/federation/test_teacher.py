@@ -13,6 +13,7 @@ import torch
 
 import accord
 from accord.client.training import Training
+from accord.core.processor import processor
 from accord.data.allocation import Allocation
 from accord.data.views import normalise
 from accord.federation.bank_source import uploads_of
@@ -185,6 +186,7 @@ def test_a_teacher_leaves_its_telemetry_and_says_what_it_is(made: tuple[Path, Ra
         assert info["source"] is None
         assert info["config"]["budget"]["epochs"] == 2
         assert torch.__version__.startswith(info["versions"]["torch"])  # maybe with +cu130
+        assert info["processor"] == processor()
         assert not list(folder.path.glob("state/*"))
 
 

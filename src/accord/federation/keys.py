@@ -14,6 +14,8 @@ from accord.objective.bank import BankConfig
 from accord.study.recipe import TrainingRecipe
 from accord.study.study import Trial
 
+LONGEST = 40  # characters of a site's name in the name of a trial's folder
+
 
 def bank_of(trial: Trial) -> BankConfig | None:
     return trial.recipe.bank if isinstance(trial.recipe, TrainingRecipe) else None

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from accord.balance import balances
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
-from accord.data.allocation import Allocation, allocate, allocation_key, public_key
+from accord.data.allocation import Allocation, allocate, allocation_key
 from accord.data.datasets import load as load_dataset
 from accord.data.elsewhere import no_images
 from accord.data.images import Dataset
 from accord.data.locate import found_root
+from accord.data.schemes import EACH, Scheme
 from accord.data.settings import ELSEWHERE, DataConfig
 from accord.federation.bank_source import check_source, digest_of
-from accord.federation.briefing import check_map, rehearse, settled_map
+from accord.federation.briefing import check_map, rehearse
 from accord.federation.devices import check_device_names, check_devices
-from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_key
+from accord.federation.keys import bank_of, kind_of_work, training_key, trial_key
 from accord.federation.map_run import MapRun
-from accord.federation.remarks import Privacy, empty_classes, lacking_in_bank
+from accord.federation.remarks import Privacy, about_sites, empty_classes, lacking_in_bank
 from accord.federation.rounds import check_rounds
-from accord.federation.teacher import NAME, teacher_trial
+from accord.federation.server_runs import map_run, teacher_run
+from accord.federation.teacher import NAME
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.teaching import (
     digest_of_model,
@@ -34,8 +37,8 @@ from accord.federation.work import Run
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.study.coordinates import readable_name
-from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
-from accord.study.study import Study, Trial
+from accord.study.recipe import TrainingRecipe
+from accord.study.study import Study, Trial, distinct, leaving_out
 
 Tell = Callable[[str], None]
 
@@ -65,10 +68,10 @@ class Plan:
         self._required: set[str] = set()  # fusions that were checked; some checks read many files
         check_devices(study.options)
 
-    def dataset(self, data: DataConfig) -> Dataset:
+    def dataset(self, data: DataConfig, scheme: Scheme) -> Dataset:
         if data.name == ELSEWHERE:
             return no_images(data)
-        key = f"{data.name} {data.path} {data.image}"
+        key = f"{data.name} {data.path} {data.image} {scheme.reads_sites}"
         if key not in self._datasets:
             root = self._root(data)
             found = load_dataset(
@@ -77,6 +80,7 @@ class Plan:
                 root=root,
                 size=data.image.size,
                 channels=data.image.channels,
+                sites=scheme.reads_sites,
                 tell=self.tell,
             )
             for remark in (*found.remarks, *empty_classes(found)):
@@ -103,11 +107,25 @@ class Plan:
                 "(partition.scheme: sites). Use `accord flower`, or exchange files with `accord "
                 "brief`."
             )
-        dataset = self.dataset(data)
+        dataset = self.dataset(data, partition)
         key = allocation_key(dataset, data, partition, trial.seed)
         if key not in self._deals:
             self._deals[key] = allocate(dataset, data, partition, trial.seed)
         return key, self._deals[key]
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """The trials of the study; `partition.leave_out: each` makes one trial per client."""
+        return distinct(found for trial in self.study.trials() for found in self._expanded(trial))
+
+    def _expanded(self, trial: Trial) -> Iterator[Trial]:
+        scheme = trial.setup.partition
+        if scheme.leave_out != EACH:
+            yield trial
+            return
+        _, everybody = self.allocation(leaving_out(trial, None))
+        for site in everybody.site_names:
+            yield leaving_out(trial, site)
 
     def check(self) -> None:
         """Finds all images, partitions them, and builds the first briefing of each recipe."""
@@ -120,8 +138,10 @@ class Plan:
                     balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
                 ).require()
         check_device_names(self.study.options, self._named_clients(), NAME)
-        for trial in self.study.trials():
+        for trial in self.trials:
             key, allocation = self.allocation(trial)
+            for remark in about_sites(allocation):
+                self._tell_once(remark)
             check_rounds(trial, len(allocation.partition.names), self.min_clients)
             self.check_method(trial, allocation)
             self.check_fusions(trial, allocation)
@@ -145,7 +165,7 @@ class Plan:
 
     def _named_clients(self) -> list[str]:
         """The clients of all trials; the one client of pooled images has no name of its own."""
-        trials = self.study.trials()
+        trials = self.trials
         dealt = [trial for trial in trials if not trial.recipe.pooled] or trials
         names = (self.allocation(trial)[1].partition.names for trial in dealt)
         return list(dict.fromkeys(name for some in names for name in some))
@@ -199,7 +219,7 @@ class Plan:
             if isinstance(recipe, TrainingRecipe) and recipe.bank and recipe.bank.source:
                 source = TrialFolder(Path(recipe.bank.source))
                 record.keep_source(recipe.name, source, self.digest(source))
-        for trial in self.study.trials():
+        for trial in self.trials:
             model = model_of(trial)
             if model is not None:
                 record.keep_teacher(model.folder, digest_of_model(model))
@@ -217,12 +237,12 @@ class Plan:
         needed: dict[str, Run] = {}
         trained: dict[str, TrialRun] = {}
         folders, axes = record.trials_by_key(), record.axes_with(self.study)
-        for trial in self.study.trials():
+        for trial in self.trials:
             key, allocation = self.allocation(trial)
-            teacher = self.teacher(trial, record)
+            teacher = teacher_run(self, trial, record)
             if teacher is not None:
                 teacher = teachers.setdefault(teacher.folder.id, teacher)
-            fixed = self.map(trial, teacher, record)
+            fixed = map_run(self, trial, teacher, record)
             if fixed is not None:
                 fixed = maps.setdefault(fixed.folder.id, fixed)
             training = training_key(trial, key, allocation.partition.names, fixed or teacher)
@@ -257,47 +277,3 @@ class Plan:
             run.status, run.trained = "finished", True
             for remark in run.measuring.agenda.remarks():
                 self.tell(remark)
-
-    def teacher(self, trial: Trial, record: Record) -> TeacherRun | None:
-        """The teacher that encodes the public images for a bank, or that is part of a map."""
-        bank, teachers = bank_of(trial), 1
-        if isinstance(trial.recipe, ClosedFormRecipe):
-            teachers = trial.recipe.map.teachers
-        elif bank is None and not trained_here(trial):
-            return None
-        if not teachers:
-            return None
-        key, allocation = self.allocation(trial)
-        source = TrialFolder(Path(bank.source)) if bank and bank.source else None
-        teacher, images = teacher_trial(trial), public_key(allocation)
-        known = (
-            key_of(images, self.digest(source))
-            if source
-            else training_key(teacher, images, [NAME], None)
-        )
-        several = f"{teachers}-" if teachers > 1 else ""
-        folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
-        return TeacherRun(
-            teacher,
-            record,
-            folder,
-            allocation,
-            key,
-            source=source,
-            teachers=teachers,
-            encodes=not trained_here(trial),
-        )
-
-    def map(self, trial: Trial, teacher: TeacherRun | None, record: Record) -> MapRun | None:
-        """The run that draws the fixed features of a closed form."""
-        if not isinstance(trial.recipe, ClosedFormRecipe):
-            return None
-        key, allocation = self.allocation(trial)
-        settled = settled_map(trial, trial.recipe, allocation)
-        channels = allocation.dataset.train.images.shape[3]
-        images = public_key(allocation) if settled.needs_public else channels
-        origin = teacher.folder.id if teacher else None
-        known = key_of(settled.model_dump(mode="json"), images, trial.seed, origin)
-        folder = record.teacher(f"map-s{trial.seed}-{known}")
-        alone = replace(trial, axes=())  # it can serve several cells of the grid
-        return MapRun(alone, record, folder, allocation, key, map=settled, teacher=teacher)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from accord.core.names import listed
 from accord.data.allocation import Allocation
 from accord.data.images import Dataset
 from accord.federation.briefing import settled_map
@@ -18,6 +19,51 @@ def empty_classes(dataset: Dataset) -> list[str]:
     held = set(np.unique(dataset.train.labels).tolist())
     empty = [name for index, name in enumerate(dataset.classes) if index not in held]
     return [f"{len(empty)} classes have no training image ({_some(empty)})"] if empty else []
+
+
+def about_sites(allocation: Allocation) -> list[str]:
+    """Remarks about sites that have no images to train on, or none that are held out."""
+    column = allocation.scheme.named_by
+    remarks = _absent(allocation, column) if column is not None else []
+    if not allocation.data.test_per_client:
+        return remarks
+    names = zip(allocation.site_names, allocation.partition.own, strict=True)
+    few = [name for name, own in names if not len(own)]
+    if few:
+        remarks.append(
+            f"{len(few)} clients hold out no test images, because they have too few of each class "
+            f"({_some(few)})"
+        )
+    return remarks
+
+
+def _absent(allocation: Allocation, column: str) -> list[str]:
+    """Remarks about the sites of a column that are missing in a part of the data."""
+    dataset, names = allocation.dataset, allocation.site_names
+    remarks = []
+    idle = sorted(set(dataset.train.columns[column].tolist()) - set(names))
+    if idle:
+        remarks.append(
+            f"{len(idle)} sites have no training image of the chosen classes and are no clients "
+            f"({_some(idle)})"
+        )
+    measured = allocation.split.test_part(dataset)
+    if column not in measured.columns:
+        remarks.append(
+            f"the test part has no column {column!r}: the sites of its images are unknown "
+            "(data.test_per_client holds out images of each site)"
+        )
+        return remarks
+    owners = allocation.owners("test")
+    unmeasured = [name for k, name in enumerate(names) if not (owners == k).any()]
+    if unmeasured:
+        remarks.append(f"{len(unmeasured)} sites have no test images ({_some(unmeasured)})")
+    strange = sorted(set(measured.columns[column][allocation.split.test].tolist()) - set(names))
+    if strange:
+        remarks.append(
+            f"{len(strange)} sites have test images, but no training images ({_some(strange)})"
+        )
+    return remarks
 
 
 def lacking_in_bank(allocation: Allocation) -> str | None:
@@ -91,4 +137,4 @@ def _remark(name: str, counts: list[_Count]) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return listed(names, most=5)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from accord.core.processor import processor
 from accord.core.versions import versions
 from accord.fusion.named import NamedFusion
 from accord.record.folders import client_file
 from accord.record.summary import summaries
+from accord.study.coordinates import partition_of
 
 if TYPE_CHECKING:
     from accord.federation.trial_run import TrialRun
@@ -19,7 +21,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
     trial, partition = run.trial, run.allocation.partition
     setup = trial.setup.model_dump(mode="json")
     reports = [one.report for one in run.rounds if one.closed]
-    scheme = "pooled" if trial.recipe.pooled else setup["partition"]["scheme"]
+    scheme = partition_of(trial)
     measured = run.folder.measures()["checkpoints"] if status == "finished" else []
     return {
         "id": run.folder.id,
@@ -30,7 +32,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "images": run.allocation.dataset.folder.name,
         "partition": scheme,
         "alpha": trial.setup.partition.skew,
-        "clients": len(run.clients),
+        "clients": _clients(run),
         "recipe": trial.recipe.name,
         "seed": trial.seed,
         "partition_hash": partition.hash,
@@ -53,7 +55,16 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
             "options": trial.options.model_dump(mode="json"),
         },
         "versions": versions(),
+        "processor": processor(),
     }
+
+
+def _clients(run: TrialRun) -> int:
+    """The number of clients; of a pooled trial, the number of those whose images it has."""
+    scheme = run.trial.setup.partition
+    if not scheme.pooled:
+        return len(run.clients)
+    return len(run.allocation.site_names) - (scheme.leave_out is not None)
 
 
 def _union(info: dict[str, Any], fusions: Iterable[NamedFusion]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from accord.core.yamls import to_yaml
 from accord.record.folders import TrialFolder, damaged, mapping
 from accord.record.rows import COLUMNS, Row, rows_of
 from accord.study.compatibility import HAVE_COLUMNS, joined
-from accord.study.settings import Setup, grid_axes
+from accord.study.settings import Setup, grid_axes, result_axes
 
 if TYPE_CHECKING:
     from accord.data.settings import DataConfig
@@ -64,7 +64,7 @@ class Record:
 
     def axes_with(self, study: Study) -> tuple[str, ...]:
         """The grid axes of everything that this record was asked for, and of `study`."""
-        return tuple(grid_axes(self._asked_with(study)))
+        return tuple(result_axes(self._asked_with(study)))
 
     def folder(self, name: str) -> TrialFolder:
         """The folder of a trial or a teacher, by its path in the record, such as `trials/NAME`."""
@@ -184,7 +184,7 @@ class Record:
 
     def axes(self) -> list[str]:
         """The grid axes that have a column of their own in results.csv."""
-        return [axis for axis in grid_axes(self.asked()) if axis not in HAVE_COLUMNS]
+        return [axis for axis in result_axes(self.asked()) if axis not in HAVE_COLUMNS]
 
     def rows(self, axes: Sequence[str] | None = None) -> list[Row]:
         """The rows of all trials; a trial whose files have not changed is not read again.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from accord.record.folders import TrialFolder
-from accord.study.coordinates import depends_on
+from accord.study.coordinates import coordinate, depends_on
 
 # The columns of the setting and of the measurements; `trial` is the name of the trial's folder.
 SETTING = (
@@ -76,5 +76,6 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
 def _coordinate(info: dict[str, Any], axis: str) -> Any:
     """The value of a trial on a grid axis; None if the trial does not depend on it."""
     section, key = axis.split(".")
-    pooled, idle = info["partition"] == "pooled", info.get("idle", ())
-    return info["config"][section].get(key) if depends_on(axis, pooled=pooled, idle=idle) else None
+    if not depends_on(axis, info["partition"], info.get("idle", ())):
+        return None
+    return coordinate(axis, info["config"][section].get(key))

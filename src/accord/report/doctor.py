@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from rich.table import Table
 
+from accord.core.processor import processor
 from accord.data.cache import cache_root
 from accord.data.inventory import inventory
 from accord.report.tables import plain_table
@@ -49,6 +50,7 @@ def examine(data_root: Path | None) -> list[Check]:
         _python(),
         _torch(),
         *_versions(),
+        Check("processor", processor()),
         _cores(),
         _memory(),
         _disk("disk for records", Path.cwd()),

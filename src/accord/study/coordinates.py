@@ -13,36 +13,62 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accord.core.names import SAFE
+from accord.study.settings import LEAVE_OUT
 
 if TYPE_CHECKING:
     from accord.study.study import Trial
 
 ALPHA = "partition.alpha"  # written as `a0.1` also if it is no axis
 SELF_EVIDENT = ("data.name", "partition.scheme")  # their values are clear without the key
+POOLED = "pooled"  # the column `partition` of trials that have all images in one place
+NOBODY = "nobody"  # the column `partition.leave_out` of trials in which all clients take part
 OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
 LONGEST = 24  # characters of a value that is written as it is
 LONGEST_NAME = 160  # characters of the readable part of a trial's name
 
 
-def depends_on(axis: str, *, pooled: bool, idle: Collection[str]) -> bool:
+def partition_of(trial: Trial) -> str:
+    """The column `partition`: the scheme, or that all images are in one place.
+
+    A pooled trial with the images of a scheme's clients is `pooled SCHEME`. Without a scheme it has
+    the same images for every partition.
+    """
+    scheme = trial.setup.partition
+    if not trial.recipe.pooled:
+        return scheme.name
+    return f"{POOLED} {scheme.name}" if scheme.pooled else POOLED
+
+
+def is_pooled(partition: str) -> bool:
+    return partition.partition(" ")[0] == POOLED
+
+
+def depends_on(axis: str, partition: str, idle: Collection[str]) -> bool:
     """Whether a trial depends on a grid axis; `idle` are the sections that it does not use.
 
-    A pooled trial has no partition and no rounds in which a fusion could begin.
+    A pooled trial has no rounds in which a fusion could begin. Most of them have no partition.
     """
     section = axis.partition(".")[0]
-    return not (pooled and (section == "partition" or axis in OF_ROUNDS)) and section not in idle
+    if section in idle or (section == "partition" and partition == POOLED):
+        return False
+    return not (is_pooled(partition) and axis in OF_ROUNDS)
 
 
 def coordinates(trial: Trial) -> dict[str, Any]:
     """Grid axis → the trial's value, for the axes on which the trial depends."""
     setup = trial.setup.model_dump(mode="json")
-    pooled = bool(trial.recipe.pooled)
+    partition = partition_of(trial)
     found = {}
     for axis in trial.axes:
         section, _, key = axis.partition(".")
-        if key in setup[section] and depends_on(axis, pooled=pooled, idle=trial.idle_sections):
-            found[axis] = setup[section][key]
+        if key in setup[section] and depends_on(axis, partition, trial.idle_sections):
+            found[axis] = coordinate(axis, setup[section][key])
     return found
+
+
+def coordinate(axis: str, value: Any) -> Any:
+    """The value of a setup on an axis, as it is shown."""
+    return NOBODY if axis == LEAVE_OUT and value is None else value
 
 
 def readable_name(trial: Trial) -> str:
