@@ -1,0 +1,128 @@
+"""How the images at a path are laid out: the sections `data` and `partition` that fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from accord.core.errors import AccordError
+from accord.data.decode import SUFFIXES
+from accord.data.folders import TEST_NAMES
+
+Spec = dict[str, Any]
+LARGEST = 64  # pixels: larger images are made smaller, because the cost grows with their area
+ALPHA = 0.1  # the label skew of clients that are drawn: strong
+CLIENTS = 5
+SCANNED = 2_000  # image files whose size is read
+EXPECTED = (
+    "a folder of class folders, a folder of sites with class folders in each, an .npz or parquet "
+    "file, or a folder of such files"
+)
+
+
+def sections_of(path: Path, column: str | None, clients: int | None, image: int | None) -> Spec:
+    """The sections `data` and `partition` of a study with the images at `path`."""
+    found = path.expanduser().absolute()
+    if not found.exists():
+        raise AccordError(f"--data {path} does not exist; expected {EXPECTED}.")
+    name = _format(found)
+    data: Spec = {"name": name, "path": str(found)}
+    size = image if image is not None else _common_size(found) if name == "folder" else None
+    if size is not None:
+        data["image"] = size
+    by_folder = column is None and _has_sites(found, name)
+    return {"data": data, "partition": _partition(column, clients, by_folder, found)}
+
+
+def _partition(column: str | None, clients: int | None, by_folder: bool, path: Path) -> Spec:
+    if clients is not None and (column is not None or by_folder):
+        where = f"the column {column!r}" if column is not None else f"the folders of {path}"
+        raise AccordError(
+            f"--clients {clients}: {where} already name the clients. Leave out --clients."
+        )
+    if column is not None:
+        return {"scheme": "by-column", "column": column}
+    if by_folder:
+        return {"scheme": "by-folder"}
+    return {
+        "scheme": "dirichlet",
+        "alpha": ALPHA,
+        "clients": CLIENTS if clients is None else clients,
+    }
+
+
+def _format(path: Path) -> str:
+    """The name of the dataset's format."""
+    if path.is_file():
+        kind = path.suffix.lower().removeprefix(".")
+        if kind in ("npz", "parquet"):
+            return kind
+        raise AccordError(f"--data {path}: expected {EXPECTED}; found a file *{path.suffix}.")
+    for kind in ("npz", "parquet"):
+        if next(path.glob(f"*.{kind}"), None) or next(path.glob(f"*/*.{kind}"), None):
+            return kind
+    if next(_pictures(path), None) is None:
+        raise AccordError(
+            f"--data {path}: expected {EXPECTED}; found no image ({', '.join(SUFFIXES)}), .npz or "
+            "parquet file in it."
+        )
+    return "folder"
+
+
+def _has_sites(path: Path, name: str) -> bool:
+    """Whether each folder or file at `path` belongs to a site of its own.
+
+    Sites have class folders: sites/clinic-a/cat/1.png. A folder of classes may have further
+    folders in each class, but then these have the same name, as in tiny-imagenet/n01/images/1.png.
+    """
+    if path.is_file():
+        return False
+    if name != "folder":
+        words = ("train", "training", *TEST_NAMES)
+        files = [file.stem.lower() for file in path.glob(f"*.{name}")]
+        return len(files) > 1 and not any(word in stem for stem in files for word in words)
+    sites = [folder for folder in _folders(path) if folder.name not in ("train", *TEST_NAMES)]
+    classes = {inner.name for site in sites for inner in _folders(site) if _holds_images(inner)}
+    return len(sites) > 1 and len(classes) > 1 and all(map(_only_folders, sites))
+
+
+def _only_folders(site: Path) -> bool:
+    return bool(_folders(site)) and not any(_is_picture(file) for file in site.iterdir())
+
+
+def _folders(path: Path) -> list[Path]:
+    inside = path.iterdir()
+    return sorted(folder for folder in inside if folder.is_dir() and folder.name[0] != ".")
+
+
+def _holds_images(folder: Path) -> bool:
+    return next(_pictures(folder), None) is not None
+
+
+def _pictures(path: Path) -> Iterator[Path]:
+    return (file for file in path.rglob("*") if _is_picture(file))
+
+
+def _is_picture(file: Path) -> bool:
+    return file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
+
+
+def _common_size(path: Path) -> int | None:
+    """The size for `data.image` if images differ in size or are large; else None.
+
+    A damaged file is left to the reader of the images, whose message names it.
+    """
+    sizes = set()
+    for file, _ in zip(_pictures(path), range(SCANNED), strict=False):
+        try:
+            with Image.open(file) as picture:
+                sizes.add(picture.size)
+        except (OSError, UnidentifiedImageError, ValueError):
+            continue
+    sides = sorted(min(size) for size in sizes)
+    if len(sizes) > 1:
+        return max(4, min(LARGEST, sides[len(sides) // 2]))
+    return LARGEST if sides and sides[0] > LARGEST else None
