@@ -37,9 +37,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Gathered:
+    """The facts, where they come from, and the dataset's own augmentation."""
+
     facts: Facts
     source: Source
-    allocation: Allocation
+    augment: str
 
 
 def source_of(
@@ -122,7 +124,8 @@ def gather(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -
     plan = Plan(study, data_root, tell)
     found = [plan.allocation(one)[1] for one in study.trials()[: len(SEEDS)]]
     allocation = min(found, key=lambda one: int(one.partition.label_counts.sum(axis=1).min()))
-    return Gathered(_facts(trial, allocation, source, limits), source, allocation)
+    facts = _facts(trial, allocation, source, limits)
+    return Gathered(facts, source, allocation.dataset.augment)
 
 
 def _facts(trial: Trial, allocation: Allocation, source: Source, limits: Limits) -> Facts:

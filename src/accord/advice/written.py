@@ -35,14 +35,14 @@ def study_of(gathered: Gathered, picks: tuple[Pick, Pick]) -> Spec:
         **({"rounds": {"count": rounds}} if rounds > 1 else {}),
         "recipes": [choice.entry for choice in choices],
         "bounds": facts.gpu or facts.images < FOR_GPU,
-        "seeds": SEEDS,
+        "seeds": list(SEEDS),
     }
 
 
 def _data(gathered: Gathered, choices: list[Choice]) -> Spec:
     """The user's images; with few epochs, without the strongest augmentation."""
     data = gathered.source.sections["data"]
-    strong = gathered.allocation.dataset.augment == "reference"
+    strong = gathered.augment == "reference"
     if strong and "augment" not in data and _epochs(gathered.facts, choices) <= LONG:
         return {**data, "augment": "light"}
     return dict(data)
