@@ -1,0 +1,155 @@
+"""`accord advise` from images to a study that runs as it is."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import accord
+from accord.core.errors import AccordError
+from accord.study.study import load_study
+from command_line import Here, Refused
+from imagefiles import save_npz
+from tests_support import digits
+
+Raw = dict[str, Any]
+SITES = ("north", "south", "west")
+
+
+@pytest.fixture
+def scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Digits of three hospitals: the first two have two digits in common, the third has others."""
+    monkeypatch.chdir(tmp_path)
+    images, labels = digits()
+    wanted = {"north": (0, 1), "south": (1, 2), "west": (3,)}
+    rows, sites, taken = [], [], dict.fromkeys(range(10), 0)
+    for site, held in wanted.items():
+        for label in held:
+            start = taken[label]
+            taken[label] += 40
+            rows += np.flatnonzero(labels == label)[start : start + 40].tolist()
+            sites += [site] * 40
+    return save_npz(
+        tmp_path / "scans.npz", images=images[rows], labels=labels[rows], hospital=sites
+    )
+
+
+def test_the_written_study_runs_as_it_is(scans: Path, here: Here) -> None:
+    """With small changes on the command line that make it shorter, and no others."""
+    done = here("advise", "--data", scans, "--column", "hospital", "--no-cost")
+    assert done.code == 0, done.error
+    for said in ("3\n", "closed-form-small, fusion ridge", "docs/rounds.md", "Only one client"):
+        assert said in done.out
+    assert "1 of 3 clients hold a single class" in done.out
+    assert done.out.rstrip().endswith("next: accord run advised.yaml")
+    text = Path("advised.yaml").read_text()
+    assert "# Recommendation: closed-form-small" in text
+    study = load_study("advised.yaml")
+    assert study.options.seeds == (0, 1, 2)
+    assert study.setups[0].data.validation == 0.1
+    quick = ["seeds=[0]", "budget.epochs=1", "net.backbone=conv4"]
+    results = accord.run("advised.yaml", overrides=quick, workers=1, quiet=True)
+    assert not results.failures
+    found = {row["recipe"]: row for row in results.rows}
+    assert set(found) == {*(r.name for r in study.recipes)} == {*found, "central", "local-only"}
+    assert found["closed-form-small"]["accuracy"] > 0.9
+    assert found["closed-form-small"]["clients"] == 3
+
+
+def test_the_function_gives_facts_and_costs(scans: Path) -> None:
+    found = accord.advise(data=scans, column="hospital", cost=True, workers=1)
+    assert found.facts.clients == SITES
+    # 40 images of each digit and site, of which the test and validation parts are held out
+    assert found.facts.images == round(200 * 0.8 * 0.9)
+    assert found.facts.single_class == 1
+    assert (found.recipe, found.facts.simulated) == ("closed-form-small", False)
+    first, second = found.costs
+    assert first.megabytes_up == pytest.approx(found.picks[0].choice.upload / 1e6, rel=0.05)
+    assert second.megabytes_up == pytest.approx(found.picks[1].choice.upload / 1e6, rel=0.05)
+    assert min(first.seconds, second.seconds, first.gigabytes, first.megabytes_down) > 0
+    assert not Path("advised.yaml").exists()
+    content = json.loads(found.to_json())
+    assert content["counts"]["west"] == {**dict.fromkeys("012", 0), "3": 29}
+    assert content["recommendation"]["cost"]["megabytes_up"] == first.megabytes_up
+    assert load_study(content["study"]).trials()
+
+
+def test_a_study_keeps_its_images_clients_and_net(
+    study: Raw, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study["partition"]["alpha"] = [0.5, 0.1]
+    study["rounds"] = {"count": 6}
+    study["recipes"] = ["fedavg"]
+    Path("mine.yaml").write_text(yaml.safe_dump(study))
+    done = here("advise", "mine.yaml", "--no-cost", "--json", "--public", "0.1")
+    assert done.code == 0, done.error
+    content = json.loads(done.out)
+    written = load_study("advised.yaml")
+    assert yaml.safe_load(Path("advised.yaml").read_text()) == content["study"]
+    assert written.name == "tiny-advised"
+    assert content["study"]["partition"] == study["partition"]
+    assert content["study"]["net"] == study["net"]
+    assert content["study"]["data"]["public"] == 0.1
+    assert "first cell" in content["warnings"][0]
+    assert any("6 exchanges are allowed" in warning for warning in content["warnings"])
+    assert any("The 15 public images are not used" in w for w in content["warnings"])
+
+
+def test_no_file_of_somebody_is_replaced(scans: Path, here: Here, refused: Refused) -> None:
+    words = ("advise", "--data", scans, "--no-cost")
+    assert here(*words).code == 0
+    before = Path("advised.yaml").read_text()
+    assert here(*words, "--clients", "3").code == 0  # its own file is replaced
+    own = Path("advised.yaml")
+    assert own.read_text() != before
+    own.write_text(own.read_text().replace("seeds: [0, 1, 2]", "seeds: [0]"))
+    kept = own.read_text()
+    refused(*words, said="has been changed")
+    assert own.read_text() == kept
+    Path("photo.yaml").write_bytes(b"\xff\xd8")
+    refused(*words, "--out", "photo.yaml", said="was not written by")
+    refused(*words, "--out", ".", said="is a folder")
+
+
+def test_mistakes_are_explained(scans: Path, refused: Refused) -> None:
+    Path("empty").mkdir()
+    Path("elsewhere.yaml").write_text(
+        "name: far\ndata: {classes: [a, b], image: 8}\npartition: {scheme: sites, names: [x, y]}\n"
+    )
+    Path("bare.yaml").write_text("name: bare\n")
+    data = ("--data", scans)
+    for words, said in (
+        ((), "found neither"),
+        (("bare.yaml", *data), "found both"),
+        (("bare.yaml",), "expected a section `data`"),
+        (("nowhere.yaml",), "does not exist"),
+        (("elsewhere.yaml",), "are at its clients"),
+        (("elsewhere.yaml", "--clients", "3"), "--clients is for --data"),
+        (("--data", "nowhere"), "does not exist"),
+        (("--data", "empty"), "found no image"),
+        ((*data, "--column", "hospitel"), "did you mean 'hospital'?"),
+        ((*data, "--column", "hospital", "--clients", "2"), "already name the clients"),
+        ((*data, "--clients", "-1"), "--clients: expected 1 or more"),
+        ((*data, "--exchanges", "0"), "--exchanges: expected 1 or more"),
+        ((*data, "--megabytes", "nan"), "--megabytes: expected a number above 0"),
+        ((*data, "--megabytes", "-3"), "--megabytes: expected a number above 0"),
+        ((*data, "--megabytes", "inf"), "--megabytes: expected a number above 0"),
+        ((*data, "--public", "nan"), "--public: expected a fraction"),
+        ((*data, "--public", "-0.1"), "--public: expected a fraction"),
+        ((*data, "--image", "2"), "--image: expected a size"),
+        ((*data, "--megabytes", "0.001"), "no recipe stays within"),
+    ):
+        refused("advise", *words, "--no-cost", said=said)
+    assert not Path("advised.yaml").exists()
+
+
+def test_numbers_of_the_function_are_checked_too() -> None:
+    with pytest.raises(AccordError, match="--megabytes"):
+        accord.advise(data=".", megabytes=math.nan)
