@@ -201,7 +201,10 @@ def advise(
     found = advise_on(source, limits, _path(data_root), tell)
     if out is not None:
         found.write(out)
-    return with_cost(found, _path(data_root), workers) if cost else found
+    if not cost:
+        return found
+    tell("timing a few steps of both recipes …")
+    return with_cost(found, _path(data_root), workers)
 
 
 @contextmanager

@@ -13,9 +13,10 @@ import yaml
 
 import accord
 from accord.core.errors import AccordError
+from accord.federation.plan import Plan
 from accord.study.study import load_study
 from command_line import Here, Refused
-from imagefiles import save_npz
+from imagefiles import pixels, save_npz
 from tests_support import digits
 
 Raw = dict[str, Any]
@@ -75,6 +76,7 @@ def test_the_function_gives_facts_and_costs(scans: Path) -> None:
     assert min(first.seconds, second.seconds, first.gigabytes, first.megabytes_down) > 0
     assert not Path("advised.yaml").exists()
     content = json.loads(found.to_json())
+    assert content["facts"]["smallest"] == 29
     assert content["counts"]["west"] == {**dict.fromkeys("012", 0), "3": 29}
     assert content["recommendation"]["cost"]["megabytes_up"] == first.megabytes_up
     assert load_study(content["study"]).trials()
@@ -97,7 +99,7 @@ def test_a_study_keeps_its_images_clients_and_net(
     assert content["study"]["partition"] == study["partition"]
     assert content["study"]["net"] == study["net"]
     assert content["study"]["data"]["public"] == 0.1
-    assert "first cell" in content["warnings"][0]
+    assert "(partition.alpha)" in content["warnings"][0]
     assert any("6 exchanges are allowed" in warning for warning in content["warnings"])
     assert any("The 15 public images are not used" in w for w in content["warnings"])
 
@@ -153,3 +155,36 @@ def test_mistakes_are_explained(scans: Path, refused: Refused) -> None:
 def test_numbers_of_the_function_are_checked_too() -> None:
     with pytest.raises(AccordError, match="--megabytes"):
         accord.advise(data=".", megabytes=math.nan)
+
+
+def test_large_images_become_smaller_and_columns_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels, sites = np.repeat([0, 1], 30), ["a", "b"] * 30
+    path = save_npz(tmp_path / "large.npz", images=pixels(60, 70, 80, 3), labels=labels, town=sites)
+    found = accord.advise(data=path, clients=2, cost=False)
+    assert found.study["data"]["image"] == found.facts.side == 64
+    assert "64×64 pixels. If smaller" in found.warnings[0]
+    assert "these columns: town" in found.warnings[1]
+    same = accord.advise(data=path, clients=2, image=16, cost=False)
+    assert same.study["data"]["image"] == same.facts.side == 16
+
+
+def test_the_facts_are_those_of_the_seed_with_the_smallest_client(
+    study: Raw, tmp_path: Path
+) -> None:
+    """So that a limit of privacy holds for every seed of the study that is written."""
+    path = tmp_path / "mine.yaml"
+    study["partition"] = {"alpha": 0.3, "clients": 3}
+    path.write_text(yaml.safe_dump(study))
+    found = accord.advise(path, private=True, cost=False)
+    checked = load_study({**found.study, "bounds": False})
+    smallest = [
+        int(Plan(checked, None, print).allocation(trial)[1].partition.label_counts.sum(1).min())
+        for trial in checked.trials()[:3]
+    ]
+    assert len(set(smallest)) > 1
+    assert found.facts.smallest == min(smallest)
+    width = found.picks[0].choice.features
+    assert width is None or width <= min(smallest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from rich.console import RenderableType
 from accord.advice.expected import Expected, expect
 from accord.advice.facts import Facts, Limits
 from accord.advice.gather import Gathered, Source, Tell, gather
+from accord.advice.layouts import LARGEST
 from accord.advice.remarks import warnings as warnings_about
 from accord.advice.rules import Pick, choose
 from accord.advice.written import evidence_of, study_of, text_of, write
+from accord.core.text import printable
 from accord.report.tables import plain_table
 
 Spec = dict[str, Any]
@@ -83,7 +86,7 @@ class Advice:
             for index, pick in enumerate(self.picks)
         ]
         content = {
-            "facts": described(self.facts),
+            "facts": self.facts.to_json(),
             "counts": {
                 name: dict(zip(self.facts.classes, row, strict=True))
                 for name, row in zip(self.facts.clients, self.facts.counts.tolist(), strict=True)
@@ -99,26 +102,44 @@ class Advice:
 def advise_on(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -> Advice:
     """The advice, without the expected cost."""
     found = gather(source, limits, data_root, tell)
-    if _can_hold_out(found):
-        data = {**source.sections["data"], "validation": HELD_OUT}
-        source = replace(source, sections={**source.sections, "data": data})
-        found = gather(source, limits, data_root, lambda _: None)
+    settled = _settled(found)
+    if settled is not source:
+        found = gather(settled, limits, data_root, lambda _: None)
     picks = choose(found.facts)
-    said = [*source.remarks, *warnings_about(found.facts, picks[0])]
+    said = [*source.remarks, *_about_images(found), *warnings_about(found.facts, picks[0])]
     return Advice(found.facts, picks, said, study_of(found, picks))
+
+
+def _settled(found: Gathered) -> Source:
+    """The source with validation images, and with smaller images if they are large.
+
+    The user's own study keeps the size of its images.
+    """
+    source, data = found.source, found.source.sections["data"]
+    if not source.own and found.facts.side > LARGEST and "image" not in data:
+        source = source.changed(image=LARGEST)
+    held = found.facts.counts.sum(axis=0)
+    fewest = min(found.facts.smallest, int(held[held > 0].min()))
+    if "validation" not in data and fewest >= ENOUGH:
+        source = source.changed(validation=HELD_OUT)
+    return source
+
+
+def _about_images(found: Gathered) -> Iterator[str]:
+    size = found.source.sections["data"].get("image")
+    if size is not None and not found.source.own:
+        yield (
+            f"The study makes all images {size}×{size} pixels. If smaller details matter, give "
+            "another size with --image."
+        )
+    if found.facts.simulated and found.columns and not found.source.own:
+        names = ", ".join(map(printable, found.columns))
+        yield f"The data have these columns: {names}. If one of them names the sites, use --column."
 
 
 def with_cost(advice: Advice, data_root: Path | None, workers: int | None) -> Advice:
     costs = [expect(advice.study, pick.choice, data_root, workers) for pick in advice.picks]
     return replace(advice, costs=tuple(costs))
-
-
-def _can_hold_out(found: Gathered) -> bool:
-    """Whether validation images can be held out, which the user's study does not do yet."""
-    held = found.facts.counts.sum(axis=0)
-    rarest = int(held[held > 0].min())
-    chosen = "validation" in found.source.sections["data"]
-    return not chosen and min(found.facts.smallest, rarest) >= ENOUGH
 
 
 def _budget(pick: Pick) -> str:

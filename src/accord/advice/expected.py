@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from accord.advice.choices import Choice
+from accord.advice.gather import first_cell
 from accord.record.record import Record
 from accord.report.estimate import estimate
 from accord.report.progress import spoken
@@ -39,7 +40,7 @@ class Expected:
 
 def expect(study: Spec, choice: Choice, data_root: Path | None, workers: int | None) -> Expected:
     """Times a few steps of the recipe alone, with one seed."""
-    alone = {**study, "recipes": [choice.entry], "seeds": [0], "bounds": False}
+    alone = {**first_cell(study), "recipes": [choice.entry], "seeds": [0], "bounds": False}
     if choice.rounds == 1:
         alone.pop("rounds", None)
     with TemporaryDirectory() as folder:

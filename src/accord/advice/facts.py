@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +115,12 @@ class Facts:
     def below(self, images: int) -> int:
         """The number of clients with fewer images."""
         return int((self.sizes < images).sum())
+
+    def to_json(self) -> dict[str, Any]:
+        """All facts as numbers, without the table of counts."""
+        derived = ("images", "smallest", "median", "skew", "single_class")
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "counts"}
+        return {**given, **{name: getattr(self, name) for name in derived}}
 
     def _classes(self, chosen: NDArray[np.bool_]) -> list[str]:
         return [printable(self.classes[c]) for c in np.flatnonzero(chosen)]

@@ -33,15 +33,22 @@ class Source:
     folder: Path  # where relative paths start
     rounds: int | None = None  # exchanges that the user's own study has
     remarks: tuple[str, ...] = ()
+    own: bool = True  # whether the sections are the user's own, and not made for images
+
+    def changed(self, **data: Any) -> Source:
+        """The same with other values in the section `data`."""
+        sections = {**self.sections, "data": {**self.sections["data"], **data}}
+        return replace(self, sections=sections)
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """The facts, where they come from, and the dataset's own augmentation."""
+    """The facts, where they come from, and what else the dataset has."""
 
     facts: Facts
     source: Source
-    augment: str
+    augment: str  # the dataset's own augmentation
+    columns: tuple[str, ...] = ()  # those that could name sites
 
 
 def source_of(
@@ -63,7 +70,7 @@ def source_of(
     _check_numbers(clients, public, image)
     if data is not None:
         raw = sections_of(Path(data), column, clients, image)
-        found = Source("advised", raw, Path())
+        found = Source("advised", raw, Path(), own=False)
     else:
         given = {"--column": column, "--clients": clients, "--image": image}
         for option, value in given.items():
@@ -74,10 +81,7 @@ def source_of(
                 )
         assert study is not None
         found = _of_study(Path(study))
-    if public is None:
-        return found
-    sections = {**found.sections, "data": {**found.sections["data"], "public": public}}
-    return replace(found, sections=sections)
+    return found if public is None else found.changed(public=public)
 
 
 def _check_numbers(clients: int | None, public: float | None, image: int | None) -> None:
@@ -96,16 +100,26 @@ def _of_study(path: Path) -> Source:
     if not isinstance(raw.get("data"), dict):
         raise AccordError(f"{path}: expected a section `data`; found none. Name the images in it.")
     sections = {key: raw[key] for key in ("data", "partition", "net") if raw.get(key) is not None}
-    axes = grid_axes(sections)
-    remarks = []
-    if axes:
-        names = ", ".join(axes)
-        remarks.append(f"The study is a grid ({names}). These facts are those of its first cell.")
+    axes = ", ".join(grid_axes(sections))
+    remarks = [f"The study is a grid ({axes}). The facts and costs are those of its first cell."]
     rounds = (raw.get("rounds") or {}).get("count")
     name = f"{raw.get('name', path.stem)}-advised"
     return Source(
-        name, sections, folder, rounds if isinstance(rounds, int) else None, tuple(remarks)
+        name,
+        sections,
+        folder,
+        rounds if isinstance(rounds, int) else None,
+        tuple(remarks if axes else ()),
     )
+
+
+def first_cell(sections: Spec) -> Spec:
+    """Sections with the first value of each grid axis."""
+    found = {key: dict(v) if isinstance(v, dict) else v for key, v in sections.items()}
+    for name, values in grid_axes(sections).items():
+        section, _, key = name.partition(".")
+        found[section][key] = values[0]
+    return found
 
 
 def gather(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -> Gathered:
@@ -113,7 +127,7 @@ def gather(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -
 
     Seeds can draw different clients. The facts are those of the seed with the smallest client.
     """
-    asked = {**source.sections, "name": source.name, "recipes": ["closed-form-small"]}
+    asked = {**first_cell(source.sections), "name": source.name, "recipes": ["closed-form-small"]}
     study = check_study({**asked, "bounds": False, "seeds": SEEDS}, source.folder)
     trial = study.trials()[0]
     if trial.setup.partition.elsewhere or trial.setup.data.name == ELSEWHERE:
@@ -122,10 +136,12 @@ def gather(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -
             "about them. Use --data with images that resemble those of the clients."
         )
     plan = Plan(study, data_root, tell)
-    found = [plan.allocation(one)[1] for one in study.trials()[: len(SEEDS)]]
+    found = [plan.allocation(one)[1] for one in study.trials()]
     allocation = min(found, key=lambda one: int(one.partition.label_counts.sum(axis=1).min()))
     facts = _facts(trial, allocation, source, limits)
-    return Gathered(facts, source, allocation.dataset.augment)
+    columns = allocation.dataset.train.columns
+    several = [name for name, values in columns.items() if len(set(values)) > 1]
+    return Gathered(facts, source, allocation.dataset.augment, tuple(several))
 
 
 def _facts(trial: Trial, allocation: Allocation, source: Source, limits: Limits) -> Facts:

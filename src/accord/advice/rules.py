@@ -243,7 +243,7 @@ RULES = (
         make=make.nets("fafi", fusion="classwise"),
     ),
     Rule(
-        have="few megabytes, and no image to lose",
+        have="the same, with half the bytes per feature",
         use="`closed-form-small` with fewer features and `packing: float16`, ridge",
         why="Half the bytes for the same number of features, or more features for the same bytes. "
         "Rounding costs patches some accuracy.",

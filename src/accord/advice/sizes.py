@@ -17,7 +17,6 @@ from accord.nets.net import Net
 HEADER = 2_000  # bytes of an upload's header without the telemetry of epochs
 TENSOR = 150  # bytes that describe one tensor
 EVENT = 1_000  # bytes of telemetry for each epoch of a net
-PER_COUNT = 16  # features per row of the dictionary in `small_map`: two sizes, ±, a grid of 2×2
 SMALL, LARGE = 800, 3_200  # features of closed-form-small and closed-form
 LANDMARKS = 4_700  # features of closed-form-public and closed-form-teacher
 

@@ -7,12 +7,15 @@ from accord.advice.rules import RULES, Rule
 BEGIN, END = "<!-- advice -->", "<!-- /advice -->"
 
 
-def markdown() -> str:
-    """One row per rule, in the order in which they are tried, between two marks."""
+def markdown(folder: str = "docs/") -> str:
+    """One row per rule, in the order in which they are tried, between two marks.
+
+    `folder` is the path from the page with the table to the pages of the documentation.
+    """
     rows = [
         "| you have | use | evidence |",
         "|---|---|---|",
-        *[f"| {_have(rule)} | {rule.use} | {_evidence(rule)} |" for rule in RULES],
+        *[f"| {_have(rule)} | {rule.use} | {_evidence(rule, folder)} |" for rule in RULES],
     ]
     return "\n".join([BEGIN, *rows, END])
 
@@ -21,6 +24,6 @@ def _have(rule: Rule) -> str:
     return f"{rule.have} (runner-up only)" if rule.second else rule.have
 
 
-def _evidence(rule: Rule) -> str:
-    found = rule.evidence
-    return f"{found.says} ([{found.page.removeprefix('docs/')}]({found.page}))"
+def _evidence(rule: Rule, folder: str) -> str:
+    page = rule.evidence.page.removeprefix("docs/")
+    return f"{rule.evidence.says} ([{page}]({folder}{page}))"
