@@ -126,6 +126,10 @@ def test_mistakes_are_explained(scans: Path, refused: Refused) -> None:
         "name: far\ndata: {classes: [a, b], image: 8}\npartition: {scheme: sites, names: [x, y]}\n"
     )
     Path("bare.yaml").write_text("name: bare\n")
+    for section in ("data", "partition", "net", "rounds"):
+        values = {"data": {"name": "digits"}, "name": "odd", section: 3}
+        Path(f"odd-{section}.yaml").write_text(yaml.safe_dump(values))
+        refused("advise", f"odd-{section}.yaml", said="expected a mapping of keys, found 3")
     data = ("--data", scans)
     for words, said in (
         ((), "found neither"),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federations import even, federation, written_study
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from accord.study.library import shipped
 from accord.study.recipe import ClosedFormRecipe
 from accord.study.resolve import resolve
 from accord.study.study import check_study
+from advice.federations import even, federation, written_study
 from tests_support import brief_for, images_of, train
 
 SKEWED = np.kron(np.eye(5, dtype=int), np.full((1, 2), 600)) + 20  # 1,400 images at each client

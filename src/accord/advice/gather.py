@@ -16,8 +16,8 @@ from accord.core.errors import AccordError
 from accord.data.allocation import Allocation
 from accord.data.settings import ELSEWHERE
 from accord.federation.plan import Plan
-from accord.study.settings import grid_axes
-from accord.study.study import Trial, check_study, read_study
+from accord.study.settings import grid_axes, section_of
+from accord.study.study import Study, Trial, check_study, read_study
 
 Spec = dict[str, Any]
 Tell = Callable[[str], None]
@@ -62,9 +62,9 @@ def source_of(
 ) -> Source:
     """The user's study, or one that fits the images at `data`."""
     if (study is None) == (data is None):
-        found = "neither" if study is None else "both"
+        given = "neither" if study is None else "both"
         raise AccordError(
-            f"expected a study file or --data PATH; found {found}. Write `accord advise "
+            f"expected a study file or --data PATH; found {given}. Write `accord advise "
             "STUDY.yaml`, or `accord advise --data FOLDER`."
         )
     _check_numbers(clients, public, image)
@@ -72,8 +72,8 @@ def source_of(
         raw = sections_of(Path(data), column, clients, image)
         found = Source("advised", raw, Path(), own=False)
     else:
-        given = {"--column": column, "--clients": clients, "--image": image}
-        for option, value in given.items():
+        options = {"--column": column, "--clients": clients, "--image": image}
+        for option, value in options.items():
             if value is not None:
                 raise AccordError(
                     f"{option} is for --data; a study says this itself, in its sections data and "
@@ -97,20 +97,22 @@ def _check_numbers(clients: int | None, public: float | None, image: int | None)
 
 def _of_study(path: Path) -> Source:
     raw, folder = read_study(path)
-    if not isinstance(raw.get("data"), dict):
+    if not raw.get("data"):
         raise AccordError(f"{path}: expected a section `data`; found none. Name the images in it.")
     sections = {key: raw[key] for key in ("data", "partition", "net") if raw.get(key) is not None}
+    name = f"{raw['name']}-advised" if raw.get("name") else "advised"
+    _checked(name, sections, folder)
     axes = ", ".join(grid_axes(sections))
-    remarks = [f"The study is a grid ({axes}). The facts and costs are those of its first cell."]
-    rounds = (raw.get("rounds") or {}).get("count")
-    name = f"{raw.get('name', path.stem)}-advised"
-    return Source(
-        name,
-        sections,
-        folder,
-        rounds if isinstance(rounds, int) else None,
-        tuple(remarks if axes else ()),
-    )
+    remark = f"The study is a grid ({axes}). The facts and costs are those of its first cell."
+    rounds = section_of(raw, "rounds").get("count") if raw.get("rounds") is not None else None
+    known = rounds if isinstance(rounds, int) else None
+    return Source(name, sections, folder, known, (remark,) if axes else ())
+
+
+def _checked(name: str, sections: Spec, folder: Path) -> Study:
+    """A small study with these sections and the seeds of the study that is written."""
+    asked = {"name": name, "recipes": ["closed-form-small"], "bounds": False, "seeds": SEEDS}
+    return check_study({**asked, **sections}, folder)
 
 
 def first_cell(sections: Spec) -> Spec:
@@ -127,8 +129,7 @@ def gather(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -
 
     Seeds can draw different clients. The facts are those of the seed with the smallest client.
     """
-    asked = {**first_cell(source.sections), "name": source.name, "recipes": ["closed-form-small"]}
-    study = check_study({**asked, "bounds": False, "seeds": SEEDS}, source.folder)
+    study = _checked(source.name, first_cell(source.sections), source.folder)
     trial = study.trials()[0]
     if trial.setup.partition.elsewhere or trial.setup.data.name == ELSEWHERE:
         raise AccordError(
