@@ -192,3 +192,29 @@ def test_the_facts_are_those_of_the_seed_with_the_smallest_client(
     assert found.facts.smallest == min(smallest)
     width = found.picks[0].choice.features
     assert width is None or width <= min(smallest)
+
+
+def test_the_studies_of_all_kinds_of_limits_can_begin(tmp_path: Path) -> None:
+    """All checks before a run pass: images, maps, landmarks, teachers, fusions and rounds."""
+    path = tmp_path / "digits.yaml"
+    path.write_text(yaml.safe_dump({"name": "all", "data": {"name": "digits"}}))
+    public: Raw = {"public": 0.8}
+    advised = set()
+    for limits in (
+        {"private": True},
+        {"megabytes": 0.5},
+        {"megabytes": 0.1},
+        {"gpu": True},
+        public,
+        {**public, "unlabelled": True},
+        {**public, "one_net": True},
+        {"one_net": True, "exchanges": 5},
+        {"one_net": True},
+    ):
+        found = accord.advise(path, cost=False, **limits)
+        Plan(load_study(found.study), None, lambda _: None).check()
+        advised |= {pick.choice.recipe for pick in found.picks}
+    assert advised == {
+        *("closed-form-small", "closed-form-public", "closed-form-teacher", "etf-balanced"),
+        *("scaffold", "fedavg", "fedetf", "fedavg-once"),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,7 +71,7 @@ def source_of(
     _check_numbers(clients, public, image)
     if data is not None:
         raw = sections_of(Path(data), column, clients, image)
-        found = Source("advised", raw, Path(), own=False)
+        found = Source(_name(Path(data).stem), raw, Path(), own=False)
     else:
         options = {"--column": column, "--clients": clients, "--image": image}
         for option, value in options.items():
@@ -100,13 +101,19 @@ def _of_study(path: Path) -> Source:
     if not raw.get("data"):
         raise AccordError(f"{path}: expected a section `data`; found none. Name the images in it.")
     sections = {key: raw[key] for key in ("data", "partition", "net") if raw.get(key) is not None}
-    name = f"{raw['name']}-advised" if raw.get("name") else "advised"
+    name = _name(str(raw.get("name") or path.stem))
     _checked(name, sections, folder)
     axes = ", ".join(grid_axes(sections))
     remark = f"The study is a grid ({axes}). The facts and costs are those of its first cell."
     rounds = section_of(raw, "rounds").get("count") if raw.get("rounds") is not None else None
     known = rounds if isinstance(rounds, int) else None
     return Source(name, sections, folder, known, (remark,) if axes else ())
+
+
+def _name(of: str) -> str:
+    """The name of the study that is written, with characters that a name may have."""
+    allowed = re.sub(r"[^A-Za-z0-9._-]+", "-", of).strip("-._")
+    return f"{allowed}-advised" if allowed else "advised"
 
 
 def _checked(name: str, sections: Spec, folder: Path) -> Study:
