@@ -28,8 +28,13 @@ REDRAWS = 1_000  # the number of draws of a random scheme to reach min_samples
 class Partition:
     """The sorted positions of each client's images in the array of labels.
 
-    `sources` are the column's values of the clients, for the scheme by-column only. `label_counts`
-    is (clients, classes).
+    `sources` are the column's values of the clients, if they come from a column. `label_counts` is
+    (clients, classes).
+
+    `sites` are the names of all clients of the scheme, as users know them, in order; also of one
+    that is left out. `own` are the images that each of them holds out, as rows of the dataset's
+    training part. `origins` says from which site each image of each client comes, as an index of
+    `sites`; None: a client's images are its own.
     """
 
     indices: tuple[Indices, ...]
@@ -37,17 +42,27 @@ class Partition:
     sources: tuple[str, ...] | None
     label_counts: NDArray[np.int64]
     disjoint: bool
+    sites: tuple[str, ...] = ()
+    own: tuple[Indices, ...] = ()
+    origins: tuple[Indices, ...] | None = None
 
     @property
     def known_as(self) -> dict[str, str]:
         """Name → the value of the client's column, or the name itself if there is no column."""
         return dict(zip(self.names, self.sources or self.names, strict=True))
 
+    def origin(self, client: int) -> Indices:
+        """The site of each image of a client, as an index of `sites`."""
+        if self.origins is not None:
+            return self.origins[client]
+        site = self.sites.index(self.known_as[self.names[client]])
+        return np.full(len(self.indices[client]), site, np.int64)
+
     @cached_property
     def hash(self) -> str:
-        """SHA-256 over the sizes and positions of all clients alone."""
+        """SHA-256 over the sizes and positions of all clients, and of what they hold out."""
         digest = hashlib.sha256()
-        for part in self.indices:
+        for part in (*self.indices, *(part for part in self.own if len(part))):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part.astype("<i8").tobytes())
         return digest.hexdigest()
@@ -79,13 +94,22 @@ def make_partition(
     _check_promises(drawn, pool, scheme)
     named = scheme.named_by
     indices = tuple(np.sort(part).astype(np.int64) for part in drawn)
+    names = tuple(str(k) for k in range(len(indices)))
+    sources = tuple(np.unique(columns[named]).tolist()) if named else None
     return Partition(
         indices=indices,
-        names=tuple(str(k) for k in range(len(indices))),
-        sources=tuple(np.unique(columns[named]).tolist()) if named else None,
-        label_counts=np.stack([np.bincount(labels[part], minlength=classes) for part in indices]),
+        names=names,
+        sources=sources,
+        label_counts=count_labels(indices, labels, classes),
         disjoint=scheme.disjoint,
+        sites=sources or names,
+        own=tuple(part[:0] for part in indices),
     )
+
+
+def count_labels(indices: tuple[Indices, ...], labels: Labels, classes: int) -> NDArray[np.int64]:
+    """(clients, classes): the number of images of each class of each client."""
+    return np.stack([np.bincount(labels[part], minlength=classes) for part in indices])
 
 
 def of_sites(names: tuple[str, ...], classes: int) -> Partition:
@@ -96,6 +120,8 @@ def of_sites(names: tuple[str, ...], classes: int) -> Partition:
         sources=None,
         label_counts=np.zeros((len(names), classes), np.int64),
         disjoint=True,
+        sites=names,
+        own=tuple(np.zeros(0, np.int64) for _ in names),
     )
 
 
@@ -162,13 +188,32 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
 
 def save(partition: Partition, path: Path) -> None:
     """Writes `partition` as safetensors, atomically."""
-    tensors = {
-        "indices": np.concatenate([np.zeros(0, np.int64), *partition.indices]),
-        "sizes": np.array([len(part) for part in partition.indices]),
-        "label_counts": partition.label_counts,
-    }
     metadata = {"header": _header(partition), "hash": partition.hash, "seal": _seal(partition)}
-    write_atomic(path, to_bytes(tensors, metadata))
+    write_atomic(path, to_bytes(_tensors(partition), metadata))
+
+
+def _tensors(partition: Partition) -> dict[str, NDArray[np.int64]]:
+    """The arrays of a partition; those of all clients, and of all sites, one after another."""
+    tensors = {
+        "indices": _joined(partition.indices),
+        "sizes": np.array([len(part) for part in partition.indices], np.int64),
+        "label_counts": partition.label_counts,
+        "own": _joined(partition.own),
+        "own_sizes": np.array([len(part) for part in partition.own], np.int64),
+    }
+    if partition.origins is not None:
+        tensors["origins"] = _joined(partition.origins)
+    return tensors
+
+
+def _joined(parts: tuple[Indices, ...]) -> Indices:
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def _parted(joined: Indices, sizes: Indices) -> tuple[Indices, ...]:
+    ends = np.cumsum(sizes).tolist()
+    parts = zip([0, *ends], ends, strict=False)  # from the end of the part before
+    return tuple(joined[start:end] for start, end in parts)
 
 
 def load(path: Path) -> Partition:
@@ -180,14 +225,16 @@ def load(path: Path) -> Partition:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = file.metadata()
         header = json.loads(metadata["header"])
-        ends = np.cumsum(tensors["sizes"]).tolist()
-        parts = zip([0, *ends], ends, strict=False)  # from the end of the client before
+        sizes, origins = tensors["sizes"], tensors.get("origins")
         partition = Partition(
-            indices=tuple(tensors["indices"][start:end] for start, end in parts),
+            indices=_parted(tensors["indices"], sizes),
             names=tuple(header["names"]),
             sources=None if header["sources"] is None else tuple(header["sources"]),
             label_counts=tensors["label_counts"],
             disjoint=header["disjoint"],
+            sites=tuple(header["sites"]),
+            own=_parted(tensors["own"], tensors["own_sizes"]),
+            origins=None if origins is None else _parted(origins, sizes),
         )
         whole = _seal(partition) == metadata["seal"] and partition.hash == metadata["hash"]
     except (SafetensorError, KeyError, TypeError, ValueError):
@@ -201,12 +248,20 @@ def load(path: Path) -> Partition:
 
 
 def _header(partition: Partition) -> str:
-    names, sources = partition.names, partition.sources
-    return json.dumps({"names": names, "sources": sources, "disjoint": partition.disjoint})
+    return json.dumps(
+        {
+            "names": partition.names,
+            "sources": partition.sources,
+            "disjoint": partition.disjoint,
+            "sites": partition.sites,
+        }
+    )
 
 
 def _seal(partition: Partition) -> str:
-    """A checksum over all content of the file. `hash` covers the indices alone."""
-    counts = partition.label_counts
-    content = f"{_header(partition)} {partition.hash} {counts.shape} {counts.tobytes().hex()}"
-    return hashlib.sha256(content.encode()).hexdigest()
+    """A checksum over all content of the file."""
+    digest = hashlib.sha256(_header(partition).encode())
+    for name, tensor in sorted(_tensors(partition).items()):
+        digest.update(f"{name} {tensor.shape}".encode())
+        digest.update(tensor.astype("<i8").tobytes())
+    return digest.hexdigest()

@@ -134,6 +134,8 @@ class TeacherRun(Run):
             ),
             "config": {
                 **self.trial.setup.model_dump(mode="json"),
+                # The scheme has a part in the choice of the public images.
+                "partition": self.allocation.scheme.model_dump(mode="json"),
                 "recipe": self.trial.recipe.model_dump(mode="json"),
             },
             "versions": versions(),

@@ -9,21 +9,18 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
+from pydantic import Field, field_validator
 
 from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
-from accord.data.schemes import Scheme, make_scheme, schemes
+from accord.data.schemes import Partitioned, make_scheme, schemes
 from accord.data.settings import DataConfig
 from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
 BOUNDS = ("central", "local-only")
-
-
-Partitioned = Annotated[SerializeAsAny[Scheme], BeforeValidator(make_scheme)]
 
 
 class RoundsConfig(Config):
