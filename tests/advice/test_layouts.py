@@ -26,6 +26,8 @@ def test_folders(tmp_path: Path) -> None:
         "parts": (["train/cat", "train/dog", "test/cat", "test/dog"], "dirichlet"),
         "classes-with-folders": (["cat/images", "dog/images"], "dirichlet"),
         "sites": (["a/cat", "a/dog", "b/cat"], "by-folder"),
+        "sites-in-parts": (["train/a/cat", "train/b/dog", "test/a/cat"], "by-folder"),
+        "sites-with-parts": (["a/train/cat", "a/test/cat", "b/train/dog"], "by-folder"),
         "sites-of-one-class": (["a/cat", "b/dog"], "by-folder"),
     }
     for name, (folders, scheme) in layouts.items():
@@ -51,16 +53,19 @@ def test_files(tmp_path: Path) -> None:
     for name in ("train", "test"):
         save_npz(tmp_path / "parts" / f"{name}.npz", images=pixels(4, 8, 8, 1), labels=labels(4))
         write_parquet(tmp_path / "hub" / f"{name}-0.parquet", pixels(3, 8, 8, 1), labels(3))
+    for name in ("a/train", "a/test", "b/train"):
+        save_npz(tmp_path / "deep" / f"{name}.npz", images=pixels(4, 8, 8, 1), labels=labels(4))
+        flat = name.replace("/", "-")
+        write_parquet(tmp_path / "flat" / f"{flat}.parquet", pixels(3, 8, 8, 1), labels(3))
+    write_parquet(tmp_path / "repository/data/train-0.parquet", pixels(3, 8, 8, 1), labels(3))
     for name in ("clinic-a", "clinic-b"):
         save_npz(tmp_path / "sites" / f"{name}.npz", images=pixels(4, 8, 8, 1), labels=labels(4))
         write_parquet(tmp_path / "tables" / f"{name}.parquet", pixels(3, 8, 8, 1), labels(3))
-    found = {name: scheme_of(tmp_path / name) for name in ("parts", "hub", "sites", "tables")}
-    assert found == {
-        "parts": "dirichlet",
-        "hub": "dirichlet",
-        "sites": "by-folder",
-        "tables": "by-folder",
+    wanted = {
+        **dict.fromkeys(("parts", "hub", "repository"), "dirichlet"),
+        **dict.fromkeys(("sites", "tables", "deep", "flat"), "by-folder"),
     }
+    assert {name: scheme_of(tmp_path / name) for name in wanted} == wanted
 
 
 def test_images_of_several_sizes_or_large_ones_get_one_size(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from accord.core.text import printable
 from accord.report.tables import plain_table
 
 Spec = dict[str, Any]
-HELD_OUT = 0.1  # validation images
+HELD_OUT = 0.1  # fraction of validation images, and of the images that each site holds out
 ENOUGH = 20  # images of the smallest client and of the rarest class, to hold some out
+NAMED = 5  # clients whose names are shown
 
 
 @dataclass(frozen=True)
@@ -111,17 +112,21 @@ def advise_on(source: Source, limits: Limits, data_root: Path | None, tell: Tell
 
 
 def _settled(found: Gathered) -> Source:
-    """The source with validation images, and with smaller images if they are large.
+    """The source with validation images, with a test of each real site, and with smaller images.
 
-    The user's own study keeps the size of its images.
+    A part is held out only if there are enough images. The user's own study keeps the size of its
+    images.
     """
     source, data = found.source, found.source.sections["data"]
     if not source.own and found.facts.side > LARGEST and "image" not in data:
         source = source.changed(image=LARGEST)
     held = found.facts.counts.sum(axis=0)
-    fewest = min(found.facts.smallest, int(held[held > 0].min()))
-    if "validation" not in data and fewest >= ENOUGH:
+    if min(found.facts.smallest, int(held[held > 0].min())) < ENOUGH:
+        return source
+    if "validation" not in data:
         source = source.changed(validation=HELD_OUT)
+    if "test_per_client" not in data and not found.facts.simulated:
+        source = source.changed(test_per_client=HELD_OUT)
     return source
 
 
@@ -156,7 +161,7 @@ def described(facts: Facts) -> dict[str, str]:
     sizes = facts.sizes
     labels = "with labels" if facts.labelled else "without labels"
     return {
-        "clients": f"{len(facts.clients)}{' (simulated)' if facts.simulated else ''}",
+        "clients": f"{len(facts.clients)} ({_who(facts)})",
         "training images": f"{facts.images:,}",
         "images per client": f"{sizes.min():,} to {sizes.max():,}, median {facts.median:,g}",
         "classes": f"{len(facts.classes)}, {_held(facts)} per client",
@@ -169,6 +174,13 @@ def described(facts: Facts) -> dict[str, str]:
         "private": "yes" if facts.private else "no",
         "one net": "yes" if facts.one_net else "no",
     }
+
+
+def _who(facts: Facts) -> str:
+    if facts.simulated:
+        return "simulated"
+    names = ", ".join(map(printable, facts.clients[:NAMED]))
+    return f"{names}, …" if len(facts.clients) > NAMED else names
 
 
 def _colour(facts: Facts) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ Spec = dict[str, Any]
 LARGEST = 64  # pixels: larger images are made smaller, because the cost grows with their area
 ALPHA = 0.1  # the label skew of clients that are drawn: strong
 CLIENTS = 5
+PARTS = {"train", *TEST_NAMES}  # folders and files that are a part of the images, and no site
 SCANNED = 2_000  # image files whose size is read
 EXPECTED = (
     "a folder of class folders, a folder of sites with class folders in each, an .npz or parquet "
@@ -73,24 +75,43 @@ def _format(path: Path) -> str:
 
 
 def _has_sites(path: Path, name: str) -> bool:
-    """Whether each folder or file at `path` belongs to a site of its own.
-
-    Sites have class folders: sites/clinic-a/cat/1.png. A folder of classes may have further
-    folders in each class, but then these have the same name, as in tiny-imagenet/n01/images/1.png.
-    """
+    """Whether each folder or file at `path` belongs to a site of its own."""
     if path.is_file():
         return False
-    if name != "folder":
-        words = ("train", "training", *TEST_NAMES)
-        files = [file.stem.lower() for file in path.glob(f"*.{name}")]
-        return len(files) > 1 and not any(word in stem for stem in files for word in words)
-    sites = [folder for folder in _folders(path) if folder.name not in ("train", *TEST_NAMES)]
-    classes = {inner.name for site in sites for inner in _folders(site) if _holds_images(inner)}
+    return _sites_of_folders(path) if name == "folder" else _sites_of_files(path, name)
+
+
+def _sites_of_folders(path: Path) -> bool:
+    """Whether there are class folders below each of several folders: sites/clinic-a/cat/1.png.
+
+    A folder of classes may have further folders in each class, but then these have the same name,
+    as in tiny-imagenet/n01/images/1.png.
+    """
+    names = {folder.name for folder in _folders(path)}
+    inside = path / "train" if "train" in names and names <= PARTS else path
+    sites = _folders(inside)
+    classes = {one.name for site in sites for one in _class_folders(site) if _holds_images(one)}
     return len(sites) > 1 and len(classes) > 1 and all(map(_only_folders, sites))
+
+
+def _class_folders(site: Path) -> list[Path]:
+    """The class folders of a site, which may be inside of train and test."""
+    found = _folders(site)
+    parts = bool(found) and {folder.name for folder in found} <= PARTS
+    return [one for part in found for one in _folders(part)] if parts else found
 
 
 def _only_folders(site: Path) -> bool:
     return bool(_folders(site)) and not any(_is_picture(file) for file in site.iterdir())
+
+
+def _sites_of_files(path: Path, name: str) -> bool:
+    """Whether there are files of several sites: clinic-a.npz, clinic-b-test.npz, or clinic-c/."""
+    words = "|".join(sorted(PARTS))
+    stems = [file.stem.lower() for file in path.glob(f"*.{name}")]
+    stems += [folder.name for folder in _folders(path) if next(folder.glob(f"*.{name}"), None)]
+    sites = {re.sub(rf"[-_.]({words})$", "", stem) for stem in stems}
+    return len(sites) > 1 and not any(re.search(rf"\b({words})\b", site) for site in sites)
 
 
 def _folders(path: Path) -> list[Path]:
