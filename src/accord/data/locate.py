@@ -46,6 +46,25 @@ def locate(known: Known, path: Path | None, root: Path | None) -> Source:
     raise AccordError(f"there are no files of {known.name!r} in {places}. To correct this, {do}.")
 
 
+def locate_sites(known: Known, path: Path | None) -> Source:
+    """The files of a dataset of sites, which are in one folder."""
+    if known.find_sites is None:
+        raise AccordError(
+            f"'partition.scheme': by-folder is for your own images, with data.name folder, npz or "
+            f"parquet; found {known.name!r}. Choose another scheme."
+        )
+    if path is None:
+        raise AccordError(f"{known.name!r} needs `data.path`: a folder with one entry per site.")
+    found = path.expanduser()
+    if not found.is_dir():
+        raise AccordError(
+            f"`data.path` {path}: partition.scheme by-folder expects a folder with one "
+            f"{'folder' if known.name == 'folder' else 'file'} for each site; found "
+            f"{'a file' if found.exists() else 'nothing'}. Correct the path."
+        )
+    return known.find_sites(found)
+
+
 def search(known: Known, root: Path) -> Source | None:
     """A named dataset in one data root: a pair of parquet files, official files or a folder."""
     for folder in _places(known, root):

@@ -90,7 +90,7 @@ def split(
     measured = Strata.of(_measured_part(dataset), column)
     test = _limited(test, measured, test_limit, "test_limit")
     own = train[:0]
-    if column is not None and test_per_client:
+    if strata.names and test_per_client:
         own = _own(train, strata, test_per_client)
         train = np.setdiff1d(train, own)
     if 0 < public < 1:

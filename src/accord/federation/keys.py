@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 from accord.federation.devices import use_autocast
@@ -13,6 +14,8 @@ from accord.federation.work import Run
 from accord.objective.bank import BankConfig
 from accord.study.recipe import TrainingRecipe
 from accord.study.study import Trial
+
+LONGEST = 40  # characters of a site's name in the name of a trial's folder
 
 
 def bank_of(trial: Trial) -> BankConfig | None:
@@ -55,6 +58,9 @@ def key_of(*parts: Any) -> str:
 
 def trial_id(trial: Trial, training: str) -> str:
     """A readable name of a trial, different for every trial."""
-    alpha = trial.setup.partition.skew
-    words = [trial.recipe.name, f"a{alpha:g}" if alpha else "", f"s{trial.seed}", training]
+    scheme = trial.setup.partition
+    alpha = f"a{scheme.skew:g}" if scheme.skew else ""
+    left_out = re.sub(r"[^A-Za-z0-9._-]+", "_", scheme.leave_out or "")[:LONGEST]
+    without = f"without-{left_out}" if scheme.leave_out is not None else ""
+    words = [trial.recipe.name, alpha, without, f"s{trial.seed}", training]
     return "-".join(word for word in words if word)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 
 from accord.balance import balances
@@ -12,13 +13,14 @@ from accord.data.allocation import Allocation, allocate, allocation_key, public_
 from accord.data.datasets import load as load_dataset
 from accord.data.elsewhere import no_images
 from accord.data.images import Dataset
+from accord.data.schemes import EACH, Scheme
 from accord.data.settings import ELSEWHERE, DataConfig
 from accord.federation.bank_source import check_source, digest_of
 from accord.federation.briefing import check_map, rehearse, settled_map
 from accord.federation.devices import check_devices
 from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_id
 from accord.federation.map_run import MapRun
-from accord.federation.remarks import empty_classes, lacking_in_bank, revealing
+from accord.federation.remarks import about_sites, empty_classes, lacking_in_bank, revealing
 from accord.federation.rounds import check_rounds
 from accord.federation.teacher import teacher_trial
 from accord.federation.teacher_run import TeacherRun
@@ -32,7 +34,7 @@ from accord.federation.work import Run
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
-from accord.study.study import Study, Trial
+from accord.study.study import Study, Trial, distinct, leaving_out
 
 Tell = Callable[[str], None]
 
@@ -60,10 +62,10 @@ class Plan:
         self._required: set[str] = set()  # fusions that were checked; some checks read many files
         check_devices(study.options)
 
-    def dataset(self, data: DataConfig) -> Dataset:
+    def dataset(self, data: DataConfig, scheme: Scheme) -> Dataset:
         if data.name == ELSEWHERE:
             return no_images(data)
-        key = f"{data.name} {data.path} {data.image}"
+        key = f"{data.name} {data.path} {data.image} {scheme.reads_sites}"
         if key not in self._datasets:
             found = load_dataset(
                 data.name,
@@ -71,6 +73,7 @@ class Plan:
                 root=self.data_root,
                 size=data.image.size,
                 channels=data.image.channels,
+                sites=scheme.reads_sites,
                 tell=self.tell,
             )
             for remark in (*found.remarks, *empty_classes(found)):
@@ -87,11 +90,25 @@ class Plan:
                 "(partition.scheme: sites). Use `accord flower`, or exchange files with `accord "
                 "brief`."
             )
-        dataset = self.dataset(data)
+        dataset = self.dataset(data, partition)
         key = allocation_key(dataset, data, partition, trial.seed)
         if key not in self._deals:
             self._deals[key] = allocate(dataset, data, partition, trial.seed)
         return key, self._deals[key]
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """The trials of the study; `partition.leave_out: each` makes one trial per client."""
+        return distinct(found for trial in self.study.trials() for found in self._expanded(trial))
+
+    def _expanded(self, trial: Trial) -> Iterator[Trial]:
+        scheme = trial.setup.partition
+        if scheme.leave_out != EACH:
+            yield trial
+            return
+        _, everybody = self.allocation(leaving_out(trial, None))
+        for site in everybody.site_names:
+            yield leaving_out(trial, site)
 
     def check(self) -> None:
         """Finds all images, partitions them, and builds the first briefing of each recipe."""
@@ -103,8 +120,10 @@ class Plan:
                 make_part(
                     balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
                 ).require()
-        for trial in self.study.trials():
+        for trial in self.trials:
             _, allocation = self.allocation(trial)
+            for remark in about_sites(allocation):
+                self._tell_once(remark)
             check_rounds(trial, len(allocation.partition.names), self.min_clients)
             self.check_method(trial, allocation)
             self.check_fusions(trial, allocation)
@@ -182,7 +201,7 @@ class Plan:
             if isinstance(recipe, TrainingRecipe) and recipe.bank and recipe.bank.source:
                 source = TrialFolder(Path(recipe.bank.source))
                 record.keep_source(recipe.name, source, self.digest(source))
-        for trial in self.study.trials():
+        for trial in self.trials:
             model = model_of(trial)
             if model is not None:
                 record.keep_teacher(model.folder, digest_of_model(model))
@@ -199,7 +218,7 @@ class Plan:
         maps: dict[str, MapRun] = {}
         needed: dict[str, Run] = {}
         trained: dict[str, TrialRun] = {}
-        for trial in self.study.trials():
+        for trial in self.trials:
             key, allocation = self.allocation(trial)
             teacher = self.teacher(trial, record)
             if teacher is not None:

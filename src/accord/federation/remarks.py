@@ -18,6 +18,51 @@ def empty_classes(dataset: Dataset) -> list[str]:
     return [f"{len(empty)} classes have no training image ({_some(empty)})"] if empty else []
 
 
+def about_sites(allocation: Allocation) -> list[str]:
+    """Remarks about sites that have no images to train on, or none that are held out."""
+    column = allocation.scheme.named_by
+    remarks = _absent(allocation, column) if column is not None else []
+    if not allocation.data.test_per_client:
+        return remarks
+    names = zip(allocation.site_names, allocation.partition.own, strict=True)
+    few = [name for name, own in names if not len(own)]
+    if few:
+        remarks.append(
+            f"{len(few)} clients hold out no test images, because they have too few of each class "
+            f"({_some(few)})"
+        )
+    return remarks
+
+
+def _absent(allocation: Allocation, column: str) -> list[str]:
+    """Remarks about the sites of a column that are missing in a part of the data."""
+    dataset, names = allocation.dataset, allocation.site_names
+    remarks = []
+    idle = sorted(set(dataset.train.columns[column].tolist()) - set(names))
+    if idle:
+        remarks.append(
+            f"{len(idle)} sites have no training image of the chosen classes and are no clients "
+            f"({_some(idle)})"
+        )
+    measured = allocation.split.test_part(dataset)
+    if column not in measured.columns:
+        remarks.append(
+            f"the test part has no column {column!r}: the sites of its images are unknown "
+            "(data.test_per_client holds out images of each site)"
+        )
+        return remarks
+    owners = allocation.owners("test")
+    unmeasured = [name for k, name in enumerate(names) if not (owners == k).any()]
+    if unmeasured:
+        remarks.append(f"{len(unmeasured)} sites have no test images ({_some(unmeasured)})")
+    strange = sorted(set(measured.columns[column][allocation.split.test].tolist()) - set(names))
+    if strange:
+        remarks.append(
+            f"{len(strange)} sites have test images, but no training images ({_some(strange)})"
+        )
+    return remarks
+
+
 def lacking_in_bank(allocation: Allocation) -> str | None:
     """A remark about classes without public images, for which a bank has no features."""
     there = allocation.part("public").label_counts(len(allocation.classes)).tolist()

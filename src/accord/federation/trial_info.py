@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from accord.core.versions import versions
 from accord.federation.teaching import needs_teacher
 from accord.fusion.named import NamedFusion
+from accord.record.rows import pooled_as
 from accord.record.summary import summaries
 from accord.study.study import Trial
 
@@ -20,7 +21,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
     trial, partition = run.trial, run.allocation.partition
     setup = trial.setup.model_dump(mode="json")
     reports = [one.report for one in run.rounds if one.closed]
-    scheme = "pooled" if trial.recipe.pooled else setup["partition"]["scheme"]
+    scheme = _partition(trial)
     measured = run.folder.measures()["checkpoints"] if status == "finished" else []
     return {
         "id": run.folder.id,
@@ -31,7 +32,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "images": run.allocation.dataset.folder.name,
         "partition": scheme,
         "alpha": trial.setup.partition.skew,
-        "clients": len(run.clients),
+        "clients": _clients(run),
         "recipe": trial.recipe.name,
         "seed": trial.seed,
         "partition_hash": partition.hash,
@@ -55,6 +56,22 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         },
         "versions": versions(),
     }
+
+
+def _partition(trial: Trial) -> str:
+    """The column `partition`."""
+    scheme = trial.setup.partition
+    if not trial.recipe.pooled:
+        return scheme.name
+    return pooled_as(scheme.name if scheme.pooled else None)
+
+
+def _clients(run: TrialRun) -> int:
+    """The number of clients; of a pooled trial, the number of those whose images it has."""
+    scheme = run.trial.setup.partition
+    if not scheme.pooled:
+        return len(run.clients)
+    return len(run.allocation.site_names) - (scheme.leave_out is not None)
 
 
 def _idle_sections(trial: Trial) -> list[str]:

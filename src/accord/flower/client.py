@@ -129,6 +129,7 @@ def _share(node: NodeConfig, share: Any) -> Any:
         root=Path(node.data_root) if node.data_root else None,
         size=asked.image.size,
         channels=asked.image.channels,
+        sites=share.scheme.reads_sites,
         tell=print,
     )
     if dataset.folder.name != share.images:

@@ -92,7 +92,7 @@ class LocalFlower:
         needed = RunConfig.of(self.values, "options").min_clients or None
         plan = Plan(self.study, self.data_root, lambda _: None, min_clients=needed)
         plan.check()
-        trials = [trial for trial in self.study.trials() if not trial.recipe.pooled]
+        trials = [trial for trial in plan.trials if not trial.recipe.pooled]
         names = (plan.allocation(trial)[1].partition.names for trial in trials)
         return list(dict.fromkeys(name for some in names for name in some))
 

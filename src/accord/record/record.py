@@ -24,7 +24,7 @@ from accord.core.errors import AccordError
 from accord.core.files import locked, read_json, write_atomic, write_json
 from accord.core.yamls import to_yaml
 from accord.record.folders import TrialFolder, damaged, mapping
-from accord.record.rows import COLUMNS, Row, rows_of
+from accord.record.rows import COLUMNS, LEAVE_OUT, Row, rows_of
 from accord.study.compatibility import HAVE_COLUMNS, joined
 from accord.study.settings import Setup, grid_axes
 
@@ -156,7 +156,11 @@ class Record:
 
     def axes(self) -> list[str]:
         """The grid axes that have a column of their own in results.csv."""
-        return [axis for axis in grid_axes(self.asked()) if axis not in HAVE_COLUMNS]
+        asked = self.asked()
+        axes = [axis for axis in grid_axes(asked) if axis not in HAVE_COLUMNS]
+        if LEAVE_OUT not in axes and asked["partition"].get("leave_out") is not None:
+            axes.append(LEAVE_OUT)  # `each` is an axis whose values are in the data
+        return axes
 
     def rows(self, axes: Sequence[str] | None = None) -> list[Row]:
         """The rows of all trials; a trial whose files have not changed is not read again.

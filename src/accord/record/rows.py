@@ -46,9 +46,24 @@ OF_ROUND = (
     *("train_loss", "train_accuracy"),
 )
 
+POOLED = "pooled"  # the column `partition` of trials that have all images in one place
+LEAVE_OUT = "partition.leave_out"
+NOBODY = "nobody"  # the column `partition.leave_out` of trials in which all clients take part
 OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
 
 Row = dict[str, Any]
+
+
+def pooled_as(scheme: str | None = None) -> str:
+    """The column `partition` of a pooled trial; with the scheme whose clients were pooled, if any.
+
+    Without one, the trial has the same images for every partition.
+    """
+    return f"{POOLED} {scheme}" if scheme else POOLED
+
+
+def is_pooled(partition: str) -> bool:
+    return partition.partition(" ")[0] == POOLED
 
 
 def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
@@ -77,11 +92,15 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
 def _coordinate(info: dict[str, Any], axis: str) -> Any:
     """The value of a trial on a grid axis; None if the trial does not depend on it.
 
-    A pooled trial has no partition and no rounds in which a fusion could begin.
+    A pooled trial has no rounds in which a fusion could begin. Most of them have no partition.
     """
     section, key = axis.split(".")
-    if info["partition"] == "pooled" and (section == "partition" or axis in OF_ROUNDS):
+    if info["partition"] == POOLED and section == "partition":
         return None
+    if is_pooled(info["partition"]) and axis in OF_ROUNDS:
+        return None
+    if axis == LEAVE_OUT:
+        return info["config"][section].get(key) or NOBODY
     if section in info.get("idle", ()):
         return None
     return info["config"][section].get(key)

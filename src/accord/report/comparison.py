@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError
-from accord.record.rows import MEASURED, Row
+from accord.record.rows import MEASURED, POOLED, Row, is_pooled
 from accord.report.tables import drop_columns, plain_table
 
 Line = dict[str, Any]
@@ -109,7 +109,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
         "dataset": lambda line: str(line["dataset"]),
         "partition": lambda line: str(line["partition"]),
         "clients": lambda line: "–" if pooled(line) else str(line["clients"]),
-        "α": lambda line: "any" if pooled(line) else short(line["alpha"]),
+        "α": lambda line: "any" if line["partition"] == POOLED else short(line["alpha"]),
     }
     for axis in (key for key in (lines[0] if lines else {}) if "." in key):
         columns[axis] = lambda line, axis=axis: short(line[axis])  # type: ignore[misc]
@@ -136,7 +136,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
 
 def pooled(line: Mapping[str, Any]) -> bool:
     """Whether all images are in one place, so that there are no uploads."""
-    return bool(line["partition"] == "pooled")
+    return is_pooled(line["partition"])
 
 
 def _megabytes(line: Line) -> list[float]:

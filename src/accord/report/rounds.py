@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError
-from accord.record.rows import MEASURED, Row
+from accord.record.rows import MEASURED, Row, is_pooled
 from accord.report.tables import plain_table
 
 LABELS, CELL = 60, 8  # width of the labels and of one round, in characters
@@ -47,8 +47,8 @@ def _groups(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         setting = {key: value for key, value in row.items() if key not in left_out}
-        if row["partition"] == "pooled":
-            # A pooled trial belongs to no partition, so it is not shown here.
+        if is_pooled(row["partition"]):
+            # A pooled trial has no rounds, so it is not shown here.
             continue
         told = ", ".join(_told(key, value) for key, value in setting.items() if value is not None)
         found[told, f"{row['recipe']} ({row['fusion']})"].append(row)

@@ -111,7 +111,10 @@ def only_trial(study: Study) -> Trial:
         bound = trial.recipe.pooled or all(isinstance(f.rule, Bound) for f in trial.recipe.fusion)
         if not bound:
             count = RoundsConfig(count=trial.setup.rounds.count)  # who answers is up to people
-            setup = trial.setup.model_copy(update={"partition": SITES, "rounds": count})
+            sites = SITES.model_copy(update={"folders": trial.setup.partition.reads_sites})
+            data = trial.setup.data.model_copy(update={"test_per_client": 0.0})  # up to clients
+            alike = {"data": data, "partition": sites, "rounds": count}
+            setup = trial.setup.model_copy(update=alike)
             key = f"{trial.recipe.name} {trial.seed} {setup.model_dump_json()}"
             found.setdefault(key, replace(trial, setup=setup))
     if not found:
