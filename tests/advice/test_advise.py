@@ -16,7 +16,7 @@ from accord.core.errors import AccordError
 from accord.federation.plan import Plan
 from accord.study.study import load_study
 from command_line import Here, Refused
-from imagefiles import pixels, save_npz
+from imagefiles import pixels, save_image, save_npz
 from tests_support import digits
 
 Raw = dict[str, Any]
@@ -45,7 +45,12 @@ def test_the_written_study_runs_as_it_is(scans: Path, here: Here) -> None:
     """With small changes on the command line that make it shorter, and no others."""
     done = here("advise", "--data", scans, "--column", "hospital", "--no-cost")
     assert done.code == 0, done.error
-    for said in ("3 (north, south, west)", "closed-form-small, fusion ridge", "docs/rounds.md", "Only one client"):
+    for said in (
+        "3 (north, south, west)",
+        "closed-form-small, fusion ridge",
+        "docs/rounds.md",
+        "Only one client",
+    ):
         assert said in done.out
     assert "1 of 3 clients hold a single class" in done.out
     assert done.out.rstrip().endswith("next: accord run advised.yaml")
@@ -162,6 +167,32 @@ def test_mistakes_are_explained(scans: Path, refused: Refused) -> None:
 def test_numbers_of_the_function_are_checked_too() -> None:
     with pytest.raises(AccordError, match="--megabytes"):
         accord.advise(data=".", megabytes=math.nan)
+
+
+def test_folders_and_files_of_sites(tmp_path: Path) -> None:
+    """The same images give the same facts, as folders of sites and as a file for each site."""
+    images, labels = digits()
+    for site, held in (("north", (0, 1)), ("south", (1, 2))):
+        rows = np.concatenate(
+            [np.flatnonzero(labels == label)[site == "south" :: 2][:30] for label in held]
+        )
+        for row in rows:
+            save_image(tmp_path / f"sites/{site}/{labels[row]}/{row}.png", images[row])
+        save_npz(tmp_path / f"files/{site}.npz", images=images[rows], labels=labels[rows])
+    found = [accord.advise(data=tmp_path / name, cost=False) for name in ("sites", "files")]
+    for one in found:
+        assert one.facts.clients == ("north", "south")
+        assert one.facts.at_one_client() == ["0", "2"]
+        assert one.study["partition"] == {"scheme": "by-folder"}
+        assert any("Only one client holds 0, 2" in warning for warning in one.warnings)
+    assert found[0].facts.counts.tolist() == found[1].facts.counts.tolist()
+    found[0].write(tmp_path / "mine.yaml")
+    changes = ["seeds=[0]", "bounds=false"]
+    results = accord.run(
+        tmp_path / "mine.yaml", overrides=changes, out=tmp_path / "run", quiet=True
+    )
+    assert not results.failures
+    assert min(row["accuracy"] for row in results.rows) > 0.9
 
 
 def test_large_images_become_smaller_and_columns_are_named(

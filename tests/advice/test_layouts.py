@@ -77,6 +77,7 @@ def test_images_of_several_sizes_or_large_ones_get_one_size(tmp_path: Path) -> N
     ):
         for side, folder in zip(sides, ("cat", "dog"), strict=True):
             pictures(tmp_path / name / folder, side=side)
+        (tmp_path / name / "dog" / "broken.png").write_bytes(b"no image")
         found = sections_of(tmp_path / name, None, None, None)["data"]
         assert found.get("image") == wanted, name
 

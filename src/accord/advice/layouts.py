@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, UnidentifiedImageError
-
 from accord.core.errors import AccordError
-from accord.data.decode import SUFFIXES
-from accord.data.folders import TEST_NAMES
+from accord.data.decode import SUFFIXES, size_of
+from accord.data.folders import subfolders
+from accord.data.site_folders import PARTS
 
 Spec = dict[str, Any]
 LARGEST = 64  # pixels: larger images are made smaller, because the cost grows with their area
 ALPHA = 0.1  # the label skew of clients that are drawn: strong
 CLIENTS = 5
-PARTS = {"train", *TEST_NAMES}  # folders and files that are a part of the images, and no site
 SCANNED = 2_000  # image files whose size is read
 EXPECTED = (
     "a folder of class folders, a folder of sites with class folders in each, an .npz or parquet "
@@ -87,36 +86,31 @@ def _sites_of_folders(path: Path) -> bool:
     A folder of classes may have further folders in each class, but then these have the same name,
     as in tiny-imagenet/n01/images/1.png.
     """
-    names = {folder.name for folder in _folders(path)}
-    inside = path / "train" if "train" in names and names <= PARTS else path
-    sites = _folders(inside)
+    names = {folder.name for folder in subfolders(path)}
+    inside = path / "train" if "train" in names and names <= {*PARTS} else path
+    sites = subfolders(inside)
     classes = {one.name for site in sites for one in _class_folders(site) if _holds_images(one)}
     return len(sites) > 1 and len(classes) > 1 and all(map(_only_folders, sites))
 
 
 def _class_folders(site: Path) -> list[Path]:
     """The class folders of a site, which may be inside of train and test."""
-    found = _folders(site)
-    parts = bool(found) and {folder.name for folder in found} <= PARTS
-    return [one for part in found for one in _folders(part)] if parts else found
+    found = subfolders(site)
+    parts = bool(found) and {folder.name for folder in found} <= {*PARTS}
+    return [one for part in found for one in subfolders(part)] if parts else found
 
 
 def _only_folders(site: Path) -> bool:
-    return bool(_folders(site)) and not any(_is_picture(file) for file in site.iterdir())
+    return bool(subfolders(site)) and not any(_is_picture(file) for file in site.iterdir())
 
 
 def _sites_of_files(path: Path, name: str) -> bool:
     """Whether there are files of several sites: clinic-a.npz, clinic-b-test.npz, or clinic-c/."""
-    words = "|".join(sorted(PARTS))
+    words = "|".join(PARTS)
     stems = [file.stem.lower() for file in path.glob(f"*.{name}")]
-    stems += [folder.name for folder in _folders(path) if next(folder.glob(f"*.{name}"), None)]
+    stems += [folder.name for folder in subfolders(path) if next(folder.glob(f"*.{name}"), None)]
     sites = {re.sub(rf"[-_.]({words})$", "", stem) for stem in stems}
     return len(sites) > 1 and not any(re.search(rf"\b({words})\b", site) for site in sites)
-
-
-def _folders(path: Path) -> list[Path]:
-    inside = path.iterdir()
-    return sorted(folder for folder in inside if folder.is_dir() and folder.name[0] != ".")
 
 
 def _holds_images(folder: Path) -> bool:
@@ -136,13 +130,8 @@ def _common_size(path: Path) -> int | None:
 
     A damaged file is left to the reader of the images, whose message names it.
     """
-    sizes = set()
-    for file, _ in zip(_pictures(path), range(SCANNED), strict=False):
-        try:
-            with Image.open(file) as picture:
-                sizes.add(picture.size)
-        except (OSError, UnidentifiedImageError, ValueError):
-            continue
+    found = (size_of(file) for file in islice(_pictures(path), SCANNED))
+    sizes = {size for size in found if size is not None}
     sides = sorted(min(size) for size in sizes)
     if len(sizes) > 1:
         return max(4, min(LARGEST, sides[len(sides) // 2]))
