@@ -107,7 +107,8 @@ def joined(read: list[tuple[str, str, Raw]], request: Request, path: Path) -> Ra
     """
     classes = _classes(read, path, request)
     read = _alike(read, request, path)
-    train, test = [], []
+    train: list[Part] = []
+    test: list[Part] = []
     for site, part, raw in read:
         first = _part(raw.train, raw.classes, classes, site, path)
         (test if part == "test" else train).append(first)
