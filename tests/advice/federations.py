@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from accord.advice.choosing import choose
 from accord.advice.facts import Facts
 from accord.advice.gather import Gathered, Source
-from accord.advice.rules import choose
 from accord.advice.written import study_of
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from accord.advice.choosing import choose
 from accord.advice.remarks import warnings
-from accord.advice.rules import RULES, choose
+from accord.advice.rules import RULES
 from accord.advice.table import BEGIN, END, markdown
 from accord.cli import app
 from advice.federations import even

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.advice.choices import Choice
+from accord.advice.choosing import choose
 from accord.advice.facts import Facts
 from accord.advice.remarks import warnings
-from accord.advice.rules import RULES, choose
+from accord.advice.rules import RULES
 from accord.advice.sizes import EVENT, HEADER, TENSOR, net_bytes
 from accord.core.errors import AccordError
 from accord.messages import NET, Upload

@@ -10,12 +10,13 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from accord.advice.choosing import choose
 from accord.advice.expected import Expected, expect
 from accord.advice.facts import Facts, Limits
 from accord.advice.gather import Gathered, Source, Tell, gather
 from accord.advice.layouts import LARGEST
 from accord.advice.remarks import warnings as warnings_about
-from accord.advice.rules import Pick, choose
+from accord.advice.rule import Pick
 from accord.advice.written import evidence_of, study_of, text_of, write
 from accord.core.text import printable
 from accord.report.tables import plain_table

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from accord.advice.facts import Facts
-from accord.advice.rules import FEWEST_LANDMARKS, TRAINABLE, Pick, kernel
+from accord.advice.rule import Pick
+from accord.advice.rules import FEWEST_LANDMARKS, TRAINABLE, kernel
 
 FEW = 5  # images of a class: with fewer, a client tells little about it, and reveals much
 SHOWN = 3  # names in a list

@@ -7,14 +7,10 @@ is the runner-up. The tables in the documentation are made from these rules (tab
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from accord.advice import choices as make
-from accord.advice.choices import Choice
 from accord.advice.facts import Facts
-from accord.advice.sizes import LARGE, SMALL, allowed, most_features
-from accord.core.errors import AccordError
+from accord.advice.rule import Evidence, Rule
+from accord.advice.sizes import LARGE, SMALL, most_features
 
 FEWEST = 32  # features; with fewer, most of the accuracy is lost
 FEWEST_LANDMARKS = 1_000
@@ -22,70 +18,6 @@ MANY = 10_000  # images, from which on more features help
 FOR_GPU = 20_000  # images, from which on a long training of a large net is worth its time
 TRAINABLE = 100  # images of a typical client, from which on it can train a net
 ROUNDS = 4  # exchanges, from which on averaging is better than one exchange of nets
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A page of the documentation, a study, and a figure that this page prints."""
-
-    page: str
-    study: str
-    figure: str
-    says: str  # what was measured, with the figure
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One line of advice."""
-
-    have: str  # the federation, for people: "you have …"
-    use: str  # the recipe and the fusion, for people
-    why: str
-    evidence: Evidence
-    holds: Callable[[Facts], bool]
-    make: Callable[[Facts], Choice]
-    second: bool = False  # whether it is only a runner-up, never the recommendation
-
-    def offer(self, facts: Facts) -> Choice | None:
-        """What the rule advises, if it holds and stays within the limits."""
-        if not self.holds(facts):
-            return None
-        found = self.make(facts)
-        reveals = found.features is not None and found.features > facts.smallest
-        if (facts.private and reveals) or found.rounds > facts.exchanges:
-            return None
-        return found if allowed(facts, found.upload) else None
-
-
-@dataclass(frozen=True)
-class Pick:
-    """A rule that fits a federation, and what it advises for it."""
-
-    rule: Rule
-    choice: Choice
-
-
-def choose(facts: Facts) -> tuple[Pick, Pick]:
-    """The recommendation and the runner-up. Limits that no recipe meets raise AccordError."""
-    offers = [(rule, rule.offer(facts)) for rule in RULES]
-    picks = [Pick(rule, choice) for rule, choice in offers if choice is not None]
-    for first in picks:
-        others = [pick for pick in picks if pick.choice.label != first.choice.label]
-        if not first.rule.second and others:
-            return first, others[0]
-    raise AccordError(
-        f"no recipe stays within all of these limits: {_limits(facts)}. Allow more megabytes, or "
-        "leave out one of the limits."
-    )
-
-
-def _limits(facts: Facts) -> str:
-    limits = [
-        f"--megabytes {facts.megabytes:g}" if facts.megabytes is not None else "",
-        f"--private with a client of {facts.smallest:,} images" if facts.private else "",
-        "--one-net" if facts.one_net else "",
-    ]
-    return ", ".join(filter(None, limits))
 
 
 def kernel(facts: Facts) -> bool:

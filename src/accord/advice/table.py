@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from accord.advice.rules import RULES, Rule
+from accord.advice.rule import Rule
+from accord.advice.rules import RULES
 
 BEGIN, END = "<!-- advice -->", "<!-- /advice -->"
 

@@ -10,7 +10,8 @@ from typing import Any
 from accord.advice.choices import FEW_IMAGES, LONG, SHORT, Choice, net_for
 from accord.advice.facts import Facts
 from accord.advice.gather import SEEDS, Gathered
-from accord.advice.rules import FOR_GPU, Pick
+from accord.advice.rule import Pick
+from accord.advice.rules import FOR_GPU
 from accord.core.errors import AccordError
 from accord.core.files import write_atomic
 from accord.core.text import one_line
