@@ -152,13 +152,17 @@ def gather(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -
     return Gathered(facts, source, allocation.dataset.augment, tuple(several))
 
 
+def _numbered(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"client {name}" for name in names)
+
+
 def _facts(trial: Trial, allocation: Allocation, source: Source, limits: Limits) -> Facts:
     partition, scheme = allocation.partition, trial.setup.partition
     _, height, width, channels = allocation.dataset.train.images.shape
     chosen = (source.sections.get("net") or {}).get("backbone")
     return Facts(
         counts=partition.label_counts,
-        clients=partition.sources or tuple(f"client {name}" for name in partition.names),
+        clients=partition.names if scheme.named_by else _numbered(partition.names),
         classes=allocation.classes,
         height=height,
         width=width,

@@ -59,7 +59,7 @@ class Allocation:
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """All clients of the scheme, as users know them, in order; also one that is left out."""
+        """All clients of the scheme, in order; also one that is left out."""
         return self.partition.sites
 
     def client(self, index: int) -> ImageSet:
@@ -90,9 +90,9 @@ class Allocation:
         rows, column = self.part(name).rows, self.scheme.named_by
         if column is None or column not in source.columns:
             return np.full(len(rows), -1, np.int64)
-        names, values = np.array(self.site_names), source.columns[column][rows]
-        places = np.minimum(np.searchsorted(names, values), len(names) - 1)
-        return np.where(names[places] == values, places, -1)
+        places = {name: place for place, name in enumerate(self.site_names)}
+        values, position = np.unique(source.columns[column][rows], return_inverse=True)
+        return np.array([places.get(name, -1) for name in values.tolist()], np.int64)[position]
 
     def _set(self, part: Images, rows: Indices) -> ImageSet:
         return ImageSet(part.images, rows, self.split.renumber(np.asarray(part.labels)[rows]))
@@ -103,8 +103,8 @@ class Allocation:
         if target.exists() and partitions.load(target).hash != self.partition.hash:
             raise AccordError(
                 f"{target} holds another partition than the one that this study, seed and version "
-                "of Accord give: the results would mix two partitions. Choose another folder with "
-                "--out."
+                "of Accord give: the results would mix two partitions. Choose another folder for "
+                "the record."
             )
         if not target.exists():
             partitions.save(self.partition, target)

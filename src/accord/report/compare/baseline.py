@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from accord.core.errors import AccordError, nearest
-from accord.record.rows import POOLED
 from accord.report.compare.lines import Line
 from accord.report.comparison import place
+from accord.study.coordinates import POOLED
 
 
 @dataclass(frozen=True)
