@@ -47,6 +47,6 @@ def study_of(path: Path, **changes: Any) -> dict[str, Any]:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 3, "batch": 16},
         "recipes": ["ce-ensemble"],
-        "bounds": False,
+        "references": False,
         **changes,
     }

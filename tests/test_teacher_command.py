@@ -87,7 +87,7 @@ def test_the_saved_model_has_the_accuracy_that_is_printed(call: Call, tmp_path: 
 def test_it_learns_from_the_study_s_public_images_of_the_seed(call: Call, file: Path) -> None:
     """The net is, bit for bit, the first net of the study's own recipe public-teacher."""
     raw = yaml.safe_load(file.read_text())
-    kept = {key: raw[key] for key in ("name", "data", "partition", "budget", "bounds")}
+    kept = {key: raw[key] for key in ("name", "data", "partition", "budget", "references")}
     kept |= {"net": {"backbone": "conv4", "norm": "group"}, "seeds": [1]}
     recipe = {"use": "public-teacher", "budget": {"epochs": 2}, "as": "public-teacher"}
     accord.run({**kept, "recipes": [recipe]}, out="run", workers=1, quiet=True)
@@ -213,7 +213,7 @@ def test_another_teacher_in_the_same_record_is_refused(call: Call) -> None:
     assert call(*words)[0] == 0
     before = weights_of(Path("model"))
     for more, said in (
-        (["--epochs", "3"], "budget.epochs was 2, now it is 3. Choose another folder with --out"),
+        (["--epochs", "3"], "budget.epochs was 2, now it is 3. Choose another folder for"),
         (["--seed", "1"], "name was 'teacher-digits-conv4-public-s0'"),
         (["--on", "train"], "now it is 'teacher-digits-conv4-train-s0'"),
         (["data.public=0.2"], "data.public was 0.1, now it is 0.2"),

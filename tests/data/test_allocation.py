@@ -150,7 +150,7 @@ def test_a_natural_client_never_loses_its_last_image(public: float, validation: 
     data = DataConfig(name="digits", public=public, validation=validation)
     for seed in range(20):
         partition = allocate(dataset, data, config, seed).partition
-        assert partition.sources == ("a", "b", "rare")
+        assert partition.names == ("a", "b", "rare")
         assert partition.label_counts[2].sum() == 2
 
 

@@ -100,9 +100,7 @@ class TestLeaveOut:
         values: dict[str, Any] = {"public": 0.2, "validation": 0.2, "test_per_client": 0.25}
         everybody, made = dealt(data, **values), dealt(data, 0, {"leave_out": "b"}, **values)
         assert made.site_names == everybody.site_names == ("a", "b", "c")
-        assert made.partition.names == ("0", "2")
-        assert made.partition.sources == ("a", "c")
-        assert made.partition.known_as == {"0": "a", "2": "c"}
+        assert made.partition.names == ("a", "c")
         for ours, theirs in ((0, 0), (1, 2)):
             assert made.client(ours).rows.tolist() == everybody.client(theirs).rows.tolist()
         for name in MEASURED:
@@ -124,7 +122,7 @@ class TestLeaveOut:
     def test_held_out_images_may_come_from_the_column_alone(self) -> None:
         made = dealt(dataset(THREE, sized(a=(1,), b=(1,))), 0, {"leave_out": "b"})
         assert made.owners("test").tolist() == [0, 1]
-        assert dealt(dataset(THREE), 0, {"leave_out": "b"}).partition.sources == ("a", "c")
+        assert dealt(dataset(THREE), 0, {"leave_out": "b"}).partition.names == ("a", "c")
 
     def test_refusals(self) -> None:
         data, alone = dataset(THREE, sized(a=(1,), b=(1,))), dataset(sized(a=(9, 9)))

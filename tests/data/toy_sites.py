@@ -59,5 +59,5 @@ def sized(**sites: tuple[int, ...]) -> Pairs:
     ]
 
 
-SITES = st.sampled_from(["a", "b", "c", "dd"])
+SITES = st.sampled_from(["a", "b", "c2", "c10"])
 PAIRS = st.lists(st.tuples(SITES, st.integers(0, 2)), min_size=12, max_size=90)

@@ -279,8 +279,8 @@ def test_a_fusion_that_cannot_be_understood(
     [
         ([], "no fusion was named"),
         (["--without", "7"], "--without: fafi-a1-s0"),
-        (["--without", "7"], "has no client '7'; found 0, 1, 2."),
-        (["--without", "0,1"], "has no client '0,1'; found 0, 1, 2."),
+        (["--without", "7"], "has no client '7'. Its clients are 0, 1, 2."),
+        (["--without", "0,1"], "has no client '0,1'. Its clients are 0, 1, 2."),
         (["--without", ""], "has no client ''"),
         (["--without", "0", "--without", "1", "--without", "2"], "--without leaves no client"),
         (["--trial", "nobody"], "no finished trial nobody"),
@@ -367,10 +367,12 @@ def test_a_folder_with_another_programs_model_is_left_alone(
     assert contents(tmp_path / "web") == before
 
 
-@pytest.mark.parametrize("bound", ["client-mean", "client-best"])
-def test_a_bound_is_no_model(made: Path, tmp_path: Path, bound: str, refused: Refused) -> None:
-    words = ("--fusion", bound, "--trial", "fafi", "--save", tmp_path / "model")
-    assert f"--save: {bound} is a bound" in refused(made, *words)
+@pytest.mark.parametrize("reference", ["client-mean", "client-best"])
+def test_a_reference_is_no_model(
+    made: Path, tmp_path: Path, reference: str, refused: Refused
+) -> None:
+    words = ("--fusion", reference, "--trial", "fafi", "--save", tmp_path / "model")
+    assert f"--save: {reference} is a reference" in refused(made, *words)
     assert not list(tmp_path.iterdir())
 
 

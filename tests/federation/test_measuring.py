@@ -43,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "budget": {"epochs": 3, "batch": 32},
         "recipes": ["ce-ensemble", "local-only"],  # both train alike, and so they train once
         "fusions": [MERGE, ALONE],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("measured") / "run"
     with pytest.MonkeyPatch.context() as patch:
@@ -159,13 +159,13 @@ def test_client_best_is_the_client_with_the_highest_test_accuracy(uploads: Uploa
     assert_row(uploads.rows[BEST], each[best], validated)
 
 
-def test_every_clients_own_accuracy_is_noted_by_its_number(run: Path, uploads: Uploads) -> None:
+def test_every_clients_own_accuracy_is_noted_by_its_name(run: Path, uploads: Uploads) -> None:
     trial = Record(run).trials()[0]
     (checkpoint,) = trial.measures()["checkpoints"]
     test = uploads.allocation.part("test")
     for k, (noted, p) in enumerate(zip(checkpoint["clients"], uploads.alone(test), strict=True)):
         own = uploads.allocation.client(k)
-        assert noted["client"] == k
+        assert noted["client"] == str(k)
         assert noted["test_accuracy"] == pytest.approx(accuracy(p, test), abs=1e-9)
         trained = accuracy(uploads.probabilities(uploads.nets[k], own), own)
         assert noted["train_accuracy"] == pytest.approx(trained, abs=1e-9)
@@ -198,7 +198,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> TrialFolder:
         "budget": {"epochs": 2, "batch": 32, "checkpoints": [1, 2]},
         "rounds": {"count": 2},
         "recipes": ["fedavg"],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("rounds") / "run"
     accord.run(study, out=path, workers=1, quiet=True)

@@ -33,11 +33,11 @@ BLOCK = 17  # images per job, so that every figure is put together from several 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Arrays]:
-    """A finished run of four clinics with both bounds, measured in small blocks of images."""
+    """A finished run of four clinics with both references, measured in small blocks of images."""
     folder = tmp_path_factory.mktemp("sites")
     arrays = write_clinics(folder / "clinics.npz")
     recipes = ["ce-ensemble", "closed-form-small"]
-    study = study_of(folder / "clinics.npz", recipes=recipes, fusions=["average"], bounds=True)
+    study = study_of(folder / "clinics.npz", recipes=recipes, fusions=["average"], references=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "BLOCK", BLOCK)
         accord.run(study, out=folder / "run", workers=1, quiet=True)
@@ -101,7 +101,7 @@ def alone(run: Path, recipe: str, client: int, arrays: Arrays) -> Floats:
     """softmax of the logits of one client's own net on all test images, normalised by hand."""
     trial = trial_of(run, recipe)
     header = Briefing.load(trial.briefing).header
-    upload = Upload.load(sorted(trial.path.glob("uploads/*"))[client])
+    upload = Upload.load(trial.round(1).upload(CLINICS[client], 0, last=True))
     weights = unprefixed(NET, upload.tensors)
     net = loaded_net(header.net, header.channels, len(header.classes), weights).eval()
     pixels = torch.from_numpy(arrays["x_test"]).permute(0, 3, 1, 2) / 255
@@ -241,7 +241,7 @@ def left_out(
 ) -> tuple[Path, dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]]:
     """A run in which all clinics hold out images and one takes no part, with their images."""
     path = made[0].parent / "clinics.npz"
-    study = study_of(path, bounds=True, budget={"epochs": 2, "batch": 16})
+    study = study_of(path, references=True, budget={"epochs": 2, "batch": 16})
     study["data"] |= {"test_per_client": 0.3}
     study["partition"] |= {"leave_out": LARGE}
     run = tmp_path_factory.mktemp("left") / "run"

@@ -52,7 +52,7 @@ def study_of(folder: Path, **partition: Any) -> Raw:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 1, "batch": 32},
         "recipes": [RECIPE, TOGETHER, "central"],
-        "bounds": False,
+        "references": False,
     }
 
 
@@ -84,12 +84,12 @@ def test_each_site_is_left_out_in_turn(made: Path) -> None:
             name: 3 if name == "nobody" else 2 for name in left_out
         }
     names = [trial.id for trial in Record(made).trials()]
-    assert sum("without-north-s0" in name for name in names) == 3
+    assert sum("without_north-s0" in name for name in names) == 3
     infos = {trial.id: trial.info() for trial in Record(made).trials()}
-    (one,) = [info for name, info in infos.items() if "closed-without-south" in name]
-    assert one["sources"] == ["north", "west"]
+    (one,) = [info for name, info in infos.items() if "closed-without_south" in name]
+    assert list(one["client_files"]) == ["north", "west"]
     assert one["partition"] == "by-folder"
-    (pool,) = [info for name, info in infos.items() if "central-without-south" in name]
+    (pool,) = [info for name, info in infos.items() if "central-without_south" in name]
     assert pool["partition"] == "pooled by-folder"
     assert np.sum(pool["label_counts"], 0).tolist() == np.sum(one["label_counts"], 0).tolist()
 
@@ -132,10 +132,10 @@ def test_a_record_remembers_what_it_was_asked(made: Path) -> None:
 
 def test_its_uploads_can_be_fused_again(made: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
-    trial = "closed-without-south"
+    trial = "closed-without_south"
     accord.fuse(made, ["ridge"], trial=trial, without=["west"], workers=1, quiet=True, save=model)
     assert json.loads((model / "model.json").read_text())["origin"]["clients"] == ["north"]
-    with pytest.raises(AccordError, match="no client 'south'; found north, west"):
+    with pytest.raises(AccordError, match=r"no client 'south'.* Its clients are north, west"):
         accord.fuse(made, ["ridge"], trial=trial, without=["south"], workers=1, quiet=True)
 
 
@@ -157,7 +157,7 @@ def test_central_has_one_trial_unless_the_partition_chooses_its_images() -> None
         "data": {"name": "digits"},
         "partition": {"alpha": [0.5, 0.1]},
         "recipes": ["central"],
-        "bounds": False,
+        "references": False,
     }
     assert len(load_study(raw).trials()) == 1
     raw["data"] = {"name": "digits", "test_per_client": 0.2}

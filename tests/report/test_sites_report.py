@@ -1,4 +1,4 @@
-"""The table of sites: its figures by hand, its bounds, and what it says if there is nothing."""
+"""The table of sites: its figures by hand, its references, and what it says if there is nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cells(text: str, *words: str) -> list[str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Two seeds of a recipe and both bounds, and another partition that has its own bounds."""
+    """Two seeds of a recipe and both references, and another partition that has its own ones."""
     dirichlet = {"partition": {"scheme": "dirichlet"}}
     none = at(None, images=0)
     trials = []

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from accord.core.config import Config
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_json
+from accord.core.names import shown
 from accord.data import partition as partitions
 from accord.data.datasets import open_cached
 from accord.data.elsewhere import no_images
@@ -64,7 +65,7 @@ class Allocation:
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """All clients of the scheme, as users know them, in order; also one that is left out."""
+        """All clients of the scheme, in order; also one that is left out."""
         return self.partition.sites
 
     def client(self, index: int) -> ImageSet:
@@ -121,9 +122,9 @@ class Allocation:
         source, rows, column = self._source(name), self.rows(name), self.scheme.named_by
         if column is None or column not in source.columns:
             return np.full(len(rows), -1, np.int64)
-        names, values = np.array(self.site_names), source.columns[column][rows]
-        places = np.minimum(np.searchsorted(names, values), len(names) - 1)
-        return np.where(names[places] == values, places, -1)
+        places = {name: place for place, name in enumerate(self.site_names)}
+        values, position = np.unique(source.columns[column][rows], return_inverse=True)
+        return np.array([places.get(name, -1) for name in values.tolist()], np.int64)[position]
 
     def _set(self, part: Images, rows: Indices) -> ImageSet:
         return ImageSet(part.images, rows, self.split.renumber(np.asarray(part.labels)[rows]))
@@ -134,8 +135,8 @@ class Allocation:
         if target.exists() and partitions.load(target).hash != self.partition.hash:
             raise AccordError(
                 f"{target} holds another partition than the one that this study, seed and version "
-                "of Accord give: the results would mix two partitions. Choose another folder with "
-                "--out."
+                "of Accord give: the results would mix two partitions. Choose another folder for "
+                "the record."
             )
         if not target.exists():
             partitions.save(self.partition, target)
@@ -242,12 +243,12 @@ def _refuse_emptied_client(
 def _refuse_small(partition: Partition, scheme: Scheme, data: DataConfig) -> None:
     """Refuses held-out images that leave a client fewer images than `min_samples`."""
     sizes = partition.label_counts.sum(axis=1)
+    smallest = shown(partition.names[int(sizes.argmin())])
     if sizes.min() < scheme.min_samples:
         raise AccordError(
-            f"'data.test_per_client': {data.test_per_client} leaves client "
-            f"{partition.names[int(sizes.argmin())]} {sizes.min():,} images to train on; expected "
-            f"at least {scheme.min_samples:,} (partition.min_samples). Use a smaller fraction, or "
-            "a smaller min_samples."
+            f"'data.test_per_client': {data.test_per_client} leaves client {smallest} "
+            f"{sizes.min():,} images to train on; expected at least {scheme.min_samples:,} "
+            "(partition.min_samples). Use a smaller fraction, or a smaller min_samples."
         )
 
 

@@ -28,34 +28,28 @@ REDRAWS = 1_000  # the number of draws of a random scheme to reach min_samples
 class Partition:
     """The sorted positions of each client's images in the array of labels.
 
-    `sources` are the column's values of the clients, if they come from a column. `label_counts` is
-    (clients, classes).
+    `names` are the clients' names: the values of a column for clients that come from a column, and
+    "0", "1", … for clients without names of their own. `label_counts` is (clients, classes).
 
-    `sites` are the names of all clients of the scheme, as users know them, in order; also of one
-    that is left out. `own` are the images that each of them holds out, as rows of the dataset's
-    training part. `origins` says from which site each image of each client comes, as an index of
-    `sites`; None: a client's images are its own.
+    `sites` are the names of all clients of the scheme, in order; also of one that is left out.
+    `own` are the images that each of them holds out, as rows of the dataset's training part.
+    `origins` says from which site each image of each client comes, as an index of `sites`; None: a
+    client's images are its own.
     """
 
     indices: tuple[Indices, ...]
     names: tuple[str, ...]
-    sources: tuple[str, ...] | None
     label_counts: NDArray[np.int64]
     disjoint: bool
     sites: tuple[str, ...] = ()
     own: tuple[Indices, ...] = ()
     origins: tuple[Indices, ...] | None = None
 
-    @property
-    def known_as(self) -> dict[str, str]:
-        """Name → the value of the client's column, or the name itself if there is no column."""
-        return dict(zip(self.names, self.sources or self.names, strict=True))
-
     def origin(self, client: int) -> Indices:
         """The site of each image of a client, as an index of `sites`."""
         if self.origins is not None:
             return self.origins[client]
-        site = self.sites.index(self.known_as[self.names[client]])
+        site = self.sites.index(self.names[client])
         return np.full(len(self.indices[client]), site, np.int64)
 
     @cached_property
@@ -92,19 +86,30 @@ def make_partition(
     else:
         raise _too_small(scheme, pool, len(drawn), smallest)
     _check_promises(drawn, pool, scheme)
-    named = scheme.named_by
     indices = tuple(np.sort(part).astype(np.int64) for part in drawn)
-    names = tuple(str(k) for k in range(len(indices)))
-    sources = tuple(np.unique(columns[named]).tolist()) if named else None
+    names = _names(indices, columns[scheme.named_by] if scheme.named_by else None)
     return Partition(
         indices=indices,
         names=names,
-        sources=sources,
         label_counts=count_labels(indices, labels, classes),
         disjoint=scheme.disjoint,
-        sites=sources or names,
+        sites=names,
         own=tuple(part[:0] for part in indices),
     )
+
+
+def _names(indices: tuple[Indices, ...], column: NDArray[np.str_] | None) -> tuple[str, ...]:
+    """The value of the column in each client's images, or else the clients' numbers."""
+    if column is None:
+        return tuple(str(k) for k in range(len(indices)))
+    names = tuple(str(column[part[0]]) for part in indices)
+    for name in names:
+        if any("\ud800" <= sign <= "\udfff" for sign in name):
+            raise AccordError(
+                f"a client is named {name[:100]!r}, which is not valid text (it cannot be written "
+                "as UTF-8). Correct this value of the column."
+            )
+    return names
 
 
 def count_labels(indices: tuple[Indices, ...], labels: Labels, classes: int) -> NDArray[np.int64]:
@@ -117,7 +122,6 @@ def of_sites(names: tuple[str, ...], classes: int) -> Partition:
     return Partition(
         indices=tuple(np.zeros(0, np.int64) for _ in names),
         names=names,
-        sources=None,
         label_counts=np.zeros((len(names), classes), np.int64),
         disjoint=True,
         sites=names,
@@ -230,7 +234,6 @@ def load(path: Path) -> Partition:
         partition = Partition(
             indices=_parted(tensors["indices"], sizes),
             names=tuple(header["names"]),
-            sources=None if header["sources"] is None else tuple(header["sources"]),
             label_counts=tensors["label_counts"],
             disjoint=header["disjoint"],
             sites=tuple(header["sites"]),
@@ -250,12 +253,7 @@ def load(path: Path) -> Partition:
 
 def _header(partition: Partition) -> str:
     return json.dumps(
-        {
-            "names": partition.names,
-            "sources": partition.sources,
-            "disjoint": partition.disjoint,
-            "sites": partition.sites,
-        }
+        {"names": partition.names, "disjoint": partition.disjoint, "sites": partition.sites}
     )
 
 

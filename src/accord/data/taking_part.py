@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from accord.core.errors import AccordError, nearest
+from accord.core.names import listed
 from accord.core.randomness import numpy_generator
 from accord.data.images import Indices, Labels
 from accord.data.partition import Partition, count_labels
@@ -39,10 +40,9 @@ def without(partition: Partition, site: str) -> Partition:
     """The partition without one client. It is still one of the `sites`."""
     sites = partition.sites
     if site not in sites:
-        known = ", ".join(sites[:10]) + (", …" if len(sites) > 10 else "")
         raise AccordError(
             f"'partition.leave_out': there is no client {site!r}{nearest(site, sites) or '.'} "
-            f"Clients: {known}."
+            f"Clients: {listed(sites)}."
         )
     if len(sites) == 1:
         raise AccordError(
@@ -54,7 +54,6 @@ def without(partition: Partition, site: str) -> Partition:
         partition,
         indices=tuple(partition.indices[k] for k in kept),
         names=tuple(partition.names[k] for k in kept),
-        sources=tuple(partition.sources[k] for k in kept) if partition.sources else None,
         label_counts=partition.label_counts[kept],
     )
 
@@ -70,7 +69,6 @@ def pool(
     together = replace(
         partition,
         names=tuple(str(k) for k in range(copies)),
-        sources=None,
         disjoint=copies == 1,
         origins=(origins[order],) * copies,
     )

@@ -17,9 +17,9 @@ from accord.federation.membership import (
     EVERYBODY,
     Membership,
     check_membership,
+    check_names,
     check_uploads,
     refuse_another,
-    resolved,
     suffix,
     tell_lost,
 )
@@ -28,7 +28,7 @@ from accord.federation.plan import Plan
 from accord.federation.run import execute_runs
 from accord.federation.tasks import Task
 from accord.federation.trial_run import TrialRun
-from accord.fusion.base import Bound
+from accord.fusion.base import ReferenceRule
 from accord.fusion.named import NamedFusion
 from accord.messages import Briefing
 from accord.messages.saved_model import refuse_to_save
@@ -58,13 +58,20 @@ def fuse_again(
         raise AccordError("no fusion was named. Name one with --fusion, e.g. --fusion classwise.")
     joined = tuple(Path(path).absolute() for path in add)
     membership = Membership(tuple(sorted(set(without))), joined, tuple(sorted(set(remove))))
-    plan = Plan(check_study(record.asked(), record.path), data_root, watcher.tell, elsewhere=True)
+    plan = Plan(
+        check_study(record.asked(), record.path),
+        data_root,
+        watcher.tell,
+        remembered=record.roots(),
+        elsewhere=True,
+    )
     with record.lock():
         runs = _chosen(plan, record, trial, rules, membership)
-        meant = {run.folder.id: resolved(run, membership) for run in runs}
+        for run in runs:
+            check_names(run, membership)
         specs = {run.folder.id: _fitting(run, rules, suffix(membership)) for run in runs}
         for run in runs:
-            _check(run, specs[run.folder.id], meant[run.folder.id], plan)
+            _check(run, specs[run.folder.id], membership, plan)
         if save is not None:
             _refuse_several(runs, rules[0])
             refuse_to_save(save)
@@ -73,7 +80,10 @@ def fuse_again(
         study = _asking_for(rules, runs, record) if wants_more else None
         for run in runs:
             wanted = keep.label if keep else None
-            run.fuse_again(specs[run.folder.id], meant[run.folder.id], wanted)
+            run.fuse_again(specs[run.folder.id], membership, wanted)
+        for one in {run.key: run for run in runs}.values():
+            one.save_allocation()  # a record that was moved has other folders for its images
+        record.keep_roots(plan.roots)
         execute_runs(runs, record, engine, watcher)
         record.write_results()
         for run in runs:
@@ -178,7 +188,7 @@ def _chosen(
         first = rules[0].fusion
         raise AccordError(
             f"--fusion: {first.use!r} does not fit {found[0].folder.id}: it fuses "
-            f"{first.rule.of}, and that trial is a bound or its clients upload "
+            f"{first.rule.of}, and that trial is a reference or its clients upload "
             "something else. Choose trials with --trial, or choose another fusion."
         )
     return fitting
@@ -194,8 +204,8 @@ def _refuse_several(runs: Sequence[TrialRun], rule: _Asked) -> None:
             f"--save keeps the first fusion named, and {fusion.use!r} does not fit "
             f"{runs[0].folder.id}. Name another fusion first."
         )
-    if isinstance(fusion.rule, Bound):
-        raise AccordError(f"--save: {fusion.use} is a bound, not a model. Name another fusion.")
+    if isinstance(fusion.rule, ReferenceRule):
+        raise AccordError(f"--save: {fusion.use} is a reference, not a model. Name another fusion.")
 
 
 def predictor_of(run: TrialRun, fusion: NamedFusion, record: Record) -> Predictor:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from accord.core.processor import processor
 from accord.core.versions import versions
 from accord.data.shifted import values_at
-from accord.federation.teaching import needs_teacher
 from accord.fusion.named import NamedFusion
-from accord.record.rows import pooled_as
+from accord.record.folders import client_file
 from accord.record.summary import summaries
-from accord.study.study import Trial
+from accord.study.coordinates import partition_of
 
 if TYPE_CHECKING:
     from accord.federation.trial_run import TrialRun
@@ -22,7 +22,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
     trial, partition = run.trial, run.allocation.partition
     setup = trial.setup.model_dump(mode="json")
     reports = [one.report for one in run.rounds if one.closed]
-    scheme = _partition(trial)
+    scheme = partition_of(trial)
     measured = run.folder.measures()["checkpoints"] if status == "finished" else []
     return {
         "id": run.folder.id,
@@ -38,14 +38,14 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "seed": trial.seed,
         "partition_hash": partition.hash,
         "label_counts": partition.label_counts.tolist(),
-        "sources": partition.sources,
+        "client_files": {name: client_file(name) for name in partition.names},
         "shift": values_at(trial.setup.shift, trial.seed, run.allocation.site_names),
         "classes": run.allocation.classes,
         "rounds": [report.model_dump(mode="json") for report in reports],
         "upload_bytes": sum(report.upload_bytes for report in reports),
         "download_bytes": sum(report.download_bytes for report in reports),
         "seconds": sum(report.seconds for report in reports),
-        "idle": _idle_sections(trial),
+        "idle": trial.idle_sections,
         "summary": summaries(measured, scheme),
         "peak_memory_bytes": max(run.peak_memory, old.get("peak_memory_bytes") or 0),
         "training": run.training_key,
@@ -57,15 +57,8 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
             "options": trial.options.model_dump(mode="json"),
         },
         "versions": versions(),
+        "processor": processor(),
     }
-
-
-def _partition(trial: Trial) -> str:
-    """The column `partition`."""
-    scheme = trial.setup.partition
-    if not trial.recipe.pooled:
-        return scheme.name
-    return pooled_as(scheme.name if scheme.pooled else None)
 
 
 def _clients(run: TrialRun) -> int:
@@ -74,12 +67,6 @@ def _clients(run: TrialRun) -> int:
     if not scheme.pooled:
         return len(run.clients)
     return len(run.allocation.site_names) - (scheme.leave_out is not None)
-
-
-def _idle_sections(trial: Trial) -> list[str]:
-    """The sections about teachers that the trial does not depend on."""
-    used = {"mergenet": trial.recipe.uses_mergenet, "teacher": needs_teacher(trial)}
-    return [name for name, is_used in used.items() if not is_used]
 
 
 def _union(info: dict[str, Any], fusions: Iterable[NamedFusion]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from accord.record.folders import TrialFolder
+from accord.study.coordinates import coordinate, depends_on
 
 # The columns of the setting and of the measurements; `trial` is the name of the trial's folder.
 SETTING = (
@@ -50,24 +51,7 @@ OF_ROUND = (
     *("train_loss", "train_accuracy"),
 )
 
-POOLED = "pooled"  # the column `partition` of trials that have all images in one place
-LEAVE_OUT = "partition.leave_out"
-NOBODY = "nobody"  # the column `partition.leave_out` of trials in which all clients take part
-OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
-
 Row = dict[str, Any]
-
-
-def pooled_as(scheme: str | None = None) -> str:
-    """The column `partition` of a pooled trial; with the scheme whose clients were pooled, if any.
-
-    Without one, the trial has the same images for every partition.
-    """
-    return f"{POOLED} {scheme}" if scheme else POOLED
-
-
-def is_pooled(partition: str) -> bool:
-    return partition.partition(" ")[0] == POOLED
 
 
 def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
@@ -94,17 +78,8 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
 
 
 def _coordinate(info: dict[str, Any], axis: str) -> Any:
-    """The value of a trial on a grid axis; None if the trial does not depend on it.
-
-    A pooled trial has no rounds in which a fusion could begin. Most of them have no partition.
-    """
+    """The value of a trial on a grid axis; None if the trial does not depend on it."""
     section, key = axis.split(".")
-    if info["partition"] == POOLED and section == "partition":
+    if not depends_on(axis, info["partition"], info.get("idle", ())):
         return None
-    if is_pooled(info["partition"]) and axis in OF_ROUNDS:
-        return None
-    if axis == LEAVE_OUT:
-        return info["config"][section].get(key) or NOBODY
-    if section in info.get("idle", ()):
-        return None
-    return info["config"][section].get(key)
+    return coordinate(axis, info["config"][section].get(key))

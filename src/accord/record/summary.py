@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from accord.record.rows import Row, is_pooled
+from accord.record.rows import Row
+from accord.study.coordinates import is_pooled
 
 THRESHOLDS = (0.60, 0.65, 0.70, 0.75)
 STABLE_POINTS = 5  # `stable` is the mean of so many last points

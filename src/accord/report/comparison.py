@@ -10,8 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError
-from accord.record.rows import MEASURED, POOLED, Row, is_pooled
+from accord.record.rows import MEASURED, Row
 from accord.report.tables import drop_columns, plain_table
+from accord.study.coordinates import POOLED, is_pooled
 
 Line = dict[str, Any]
 
@@ -71,7 +72,7 @@ def _order(line: Line) -> tuple[Any, ...]:
 
 
 def place(line: Mapping[str, Any], accuracy: float) -> tuple[Any, ...]:
-    """The order of lines: by setting, then bounds last, then by falling accuracy."""
+    """The order of lines: by setting, then references last, then by falling accuracy."""
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
     setting = (line["dataset"], pooled(line), -alpha, line["clients"], axes)
@@ -80,8 +81,8 @@ def place(line: Mapping[str, Any], accuracy: float) -> tuple[Any, ...]:
 
 def rank(line: Mapping[str, Any], accuracy: float) -> tuple[int, float]:
     """The order of the lines of one setting."""
-    bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
-    return bound, -accuracy
+    reference = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
+    return reference, -accuracy
 
 
 def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
@@ -134,7 +135,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     columns["accuracy %"] = lambda line: percent(line["accuracy"])
     columns["balanced %"] = lambda line: percent(line["balanced_accuracy"])
     columns["worst %"] = lambda line: percent(line["worst_class"])
-    # The bound local-only always has this value; the column is for fusions with personal nets.
+    # The reference local-only always has this value; the column is for fusions with personal nets.
     if any(line["personal_accuracy"] and line["recipe"] != "local-only" for line in lines):
         columns["personal %"] = lambda line: percent(line["personal_accuracy"])
     if any(line["site_worst"] for line in lines):
@@ -159,13 +160,13 @@ def _megabytes(line: Line) -> list[float]:
 
 def _caption(lines: list[Line], left_out: list[str]) -> str:
     said = spread({len(line["seeds"]) for line in lines})
-    return f"{said}; in results.csv: {', '.join(left_out)}" if left_out else said
+    return f"in results.csv: {', '.join(left_out)}; {said}" if left_out else said
 
 
 def spread(counts: set[int]) -> str:
     """What ± means, for lines with these numbers of seeds."""
     if not counts or max(counts) == 1:
-        return "one seed: the standard deviation is unknown"
+        return "one seed: not conclusive"
     number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds of each line"
     return f"mean ± standard deviation over {number}"
 

@@ -10,8 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError
-from accord.record.rows import MEASURED, Row, is_pooled
+from accord.record.rows import MEASURED, Row
 from accord.report.tables import plain_table
+from accord.study.coordinates import is_pooled
 
 LABELS, CELL = 60, 8  # width of the labels and of one round, in characters
 Curve = dict[int, float]  # round → accuracy, mean over seeds

@@ -10,9 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError
-from accord.core.text import printable
+from accord.core.names import shown
 from accord.record.rows import Row
-from accord.record.site_rows import BOUNDS, FIGURES, same_setting
+from accord.record.site_rows import FIGURES, REFERENCES, same_setting
 from accord.report.comparison import percent, rank, seeds_of, short, spread
 from accord.report.tables import drop_columns, plain_table
 
@@ -43,19 +43,19 @@ def show_sites(rows: Sequence[Row], title: str, width: int) -> list[Table]:
 def settings(rows: Sequence[Row]) -> list[list[Line]]:
     """The lines of each setting, for all seeds together, at the last epoch of each trial.
 
-    A bound belongs to each setting that differs from its own only in keys that it does not use.
+    A reference belongs to each setting that differs from its own only in keys that it does not use.
     """
     last: dict[str, int] = defaultdict(int)
     for row in rows:
         last[row["trial"]] = max(last[row["trial"]], row["epoch"])
     final = [row for row in rows if row["epoch"] == last[row["trial"]]]
-    bounds = [row for row in final if row["recipe"] in BOUNDS.values()]
-    others = [row for row in final if row["recipe"] not in BOUNDS.values()]
+    references = [row for row in final if row["recipe"] in REFERENCES.values()]
+    others = [row for row in final if row["recipe"] not in REFERENCES.values()]
     tables: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for row in others or bounds:
+    for row in others or references:
         tables[tuple(map(str, _setting(row).values()))].append(row)
     for found in tables.values() if others else ():
-        found += [row for row in bounds if same_setting(found[0], row)]
+        found += [row for row in references if same_setting(found[0], row)]
     return [_lines(found) for found in tables.values()]
 
 
@@ -66,7 +66,7 @@ def _setting(row: Row) -> Row:
 
 
 def _lines(rows: Sequence[Row]) -> list[Line]:
-    """The best recipe first and the bounds last; of each recipe, the worst site first."""
+    """The best recipe first and the references last; of each recipe, the worst site first."""
     groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         groups[row["recipe"], row["fusion"], row["site"]].append(row)
@@ -87,7 +87,7 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
 def _line(rows: Sequence[Row]) -> Line:
     seeds = seeds_of(rows)
     figures = {
-        key: [row[key] for row in rows if row[key] is not None] for key in (*FIGURES, *BOUNDS)
+        key: [row[key] for row in rows if row[key] is not None] for key in (*FIGURES, *REFERENCES)
     }
     images = sorted({row["images"] for row in rows})
     took_part = any(row["took_part"] for row in rows)
@@ -102,7 +102,7 @@ def _table(lines: list[Line], title: str, width: int) -> Table:
         said.append(f"in sites.csv: {', '.join(name.removesuffix(' %') for name in left_out)}")
     if any(len(line["images"]) > 1 for line in lines):
         said.append("a site has other images for another seed")
-    unknown = dict.fromkeys(printable(x["site"]) for x in lines if not any(x["images"]))
+    unknown = dict.fromkeys(shown(x["site"]) for x in lines if not any(x["images"]))
     if unknown:
         more = f" and {len(unknown) - MOST} more" if len(unknown) > MOST else ""
         said.append(f"without held-out images: {', '.join([*unknown][:MOST])}{more}")
@@ -129,9 +129,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     """Heading of a column → the text of a line in this column."""
     columns: dict[str, Callable[[Line], str]] = {
         "recipe (fusion)": lambda line: f"{line['recipe']} ({line['fusion']})",
-        "site": lambda line: (
-            printable(line["site"]) + ("" if line["took_part"] else " (took no part)")
-        ),
+        "site": lambda line: shown(line["site"]) + ("" if line["took_part"] else " (took no part)"),
     }
     if len({len(line["seeds"]) for line in lines}) > 1:
         columns["seeds"] = lambda line: str(len(line["seeds"]))

@@ -14,7 +14,7 @@ from accord.core.errors import AccordError
 from accord.study.settings import takes_list
 
 Resolved = dict[str, Any]
-LATEST = ("bounds", "device", "keep_checkpoints")  # change no result: the latest value is kept
+LATEST = ("references", "device", "keep_checkpoints")  # change no result: the latest value is kept
 HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.clients")
 # Images and models are identified by their content, not by their path.
 BY_CONTENT = ("data.path", "teacher.model")
@@ -61,7 +61,7 @@ def _value(name: str, before: Any, now: Any, path: Path) -> Any:
             return union
     raise AccordError(
         f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. Choose "
-        "another folder with --out, or use both values as a grid axis."
+        "another folder for the record, or use both values as a grid axis."
     )
 
 

@@ -20,7 +20,8 @@ from accord.data.settings import NO_SHIFT, DataConfig, ShiftConfig
 from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
-BOUNDS = ("central", "local-only")
+LEAVE_OUT = "partition.leave_out"
+REFERENCES = ("central", "local-only")
 
 
 class RoundsConfig(Config):
@@ -74,7 +75,7 @@ class Options(Config):
     autocast: bool | Literal["auto"] = "auto"
     compile: bool | Literal["auto"] = "auto"
     keep_checkpoints: bool = False
-    bounds: bool = Field(True, description=f"add {' and '.join(BOUNDS)} to every table")
+    references: bool = Field(True, description=f"add {' and '.join(REFERENCES)} to every table")
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -106,6 +107,16 @@ def grid_axes(sections: Mapping[str, Any]) -> dict[str, list[Any]]:
         for key, value in (sections.get(section) or {}).items()
         if isinstance(value, list) and not takes_list(f"{section}.{key}")
     }
+
+
+def result_axes(sections: Mapping[str, Any]) -> list[str]:
+    """The axes on which trials differ: those of the grid, and the client that is left out.
+
+    `partition.leave_out: each` is an axis whose values are in the data.
+    """
+    axes = list(grid_axes(sections))
+    left_out = (sections.get("partition") or {}).get("leave_out") is not None
+    return [*axes, LEAVE_OUT] if left_out and LEAVE_OUT not in axes else axes
 
 
 def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
@@ -140,6 +151,9 @@ def resolved_sections(raw: dict[str, dict[str, Any]], first: Setup) -> dict[str,
     """The sections with all defaults, and with the values of each grid axis as a list."""
     sections: dict[str, Any] = first.model_dump(mode="json")
     axes = grid_axes(raw)
+    # The last epoch of each cell is added to its checkpoints; here they stay as they were asked.
+    asked = raw.get("budget", {}).get("checkpoints") or []
+    sections["budget"]["checkpoints"] = [asked] if isinstance(asked, int) else list(asked)
     if "partition.scheme" in axes:
         # Each scheme has its own keys; the defaults of the first one would not fit the others.
         sections["partition"] = dict(raw["partition"])

@@ -24,12 +24,13 @@ from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
 from accord.study.settings import (
-    BOUNDS,
+    REFERENCES,
     Options,
     RoundsConfig,
     Setup,
     cells,
     resolved_sections,
+    result_axes,
     section_of,
 )
 from accord.study.setups import setup_for
@@ -46,6 +47,18 @@ class Trial:
     fusions: tuple[NamedFusion, ...]
     seed: int
     options: Options
+    axes: tuple[str, ...] = ()  # the grid axes of the study, or of the record that it is added to
+
+    @property
+    def idle_sections(self) -> list[str]:
+        """The sections about teachers that the trial does not depend on."""
+        used = {"mergenet": self.recipe.uses_mergenet, "teacher": self.needs_teacher}
+        return [name for name, is_used in used.items() if not is_used]
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether the method or the clients learn from a teacher."""
+        return self.method.needs_teacher or self.recipe.clients_ask_teacher
 
     @property
     def method(self) -> Method:
@@ -74,6 +87,10 @@ class Study:
     def name(self) -> str:
         return self.options.name
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(result_axes(self.resolved))
+
     def idle_sections(self) -> list[str]:
         """The sections about teachers that were written but that no recipe uses."""
         used = [setup_for(recipe, setup) for recipe in self.recipes for setup in self.setups]
@@ -94,8 +111,8 @@ class Study:
         return distinct(self._trial(dealt, recipe, seed) for dealt, recipe, seed in cells)
 
     def _trial(self, dealt: Setup, recipe: Recipe, seed: int) -> Trial:
-        rules = recipe.fusions_with(self.fusions)
-        return Trial(self.name, setup_for(recipe, dealt), recipe, rules, seed, self.options)
+        setup, rules = setup_for(recipe, dealt), recipe.fusions_with(self.fusions)
+        return Trial(self.name, setup, recipe, rules, seed, self.options, self.axes)
 
 
 def distinct(trials: Iterable[Trial]) -> list[Trial]:
@@ -147,7 +164,7 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     sections = {key: section_of(raw, key) for key in keys(Setup) if raw.get(key) is not None}
     setups = tuple(cells(sections))
     elsewhere = any(setup.partition.elsewhere for setup in setups)
-    recipes = _recipes(raw.get("recipes"), options.bounds and not elsewhere, folder)
+    recipes = _recipes(raw.get("recipes"), options.references and not elsewhere, folder)
     if elsewhere:
         _refuse_pooled(recipes)
         _refuse_shift(setups)
@@ -202,7 +219,7 @@ def _refuse_shift(setups: Sequence[Setup]) -> None:
             )
 
 
-def _recipes(entries: Any, bounds: bool, folder: Path) -> tuple[Recipe, ...]:
+def _recipes(entries: Any, references: bool, folder: Path) -> tuple[Recipe, ...]:
     if isinstance(entries, str | Mapping):
         entries = [entries]
     if not isinstance(entries, list) or not entries:
@@ -216,8 +233,8 @@ def _recipes(entries: Any, bounds: bool, folder: Path) -> tuple[Recipe, ...]:
             raise AccordError(
                 f"two recipes are named {name!r}; give one of them another name with `as: …`."
             )
-    if bounds:
-        recipes += [resolve(name, folder) for name in BOUNDS if name not in names]
+    if references:
+        recipes += [resolve(name, folder) for name in REFERENCES if name not in names]
     return tuple(recipes)
 
 

@@ -9,13 +9,17 @@ from numpy.random import Generator
 from pydantic import Field
 
 from accord.core.errors import AccordError, nearest
+from accord.core.names import natural
 from accord.data.images import Indices
 from accord.data.schemes.base import Pool, Scheme, register
 from accord.data.schemes.grouping import groups
 
 
 class Natural(Scheme):
-    """A scheme whose clients are those of the data: one per value of the column `named_by`."""
+    """A scheme whose clients are those of the data: one per value of the column `named_by`.
+
+    They are in natural order: 2 comes before 10.
+    """
 
     varies = False
 
@@ -36,13 +40,14 @@ class Natural(Scheme):
                 f"the data has no column {column!r}{nearest(column, pool.columns) or '.'}"
                 f" Columns found: {known}."
             )
-        empty = int(np.sum(pool.columns[column] == ""))
+        values = pool.columns[column]
+        empty = int(np.sum(values == ""))
         if empty:
             raise AccordError(
                 f"column {column!r} has no value for {empty:,} of {pool.size:,} images, so their "
                 "client is unknown. Fill in the column, or remove these images."
             )
-        parts = groups(pool.columns[column])
+        parts = sorted(groups(values), key=lambda part: natural(str(values[part[0]])))
         if self.clients is not None and self.clients != len(parts):
             raise AccordError(
                 f"column {column!r} has {len(parts)} distinct values and therefore as many "
@@ -53,7 +58,7 @@ class Natural(Scheme):
 
 @register("by-column")
 class ByColumn(Natural):
-    """One client per distinct value of a column, in sorted order."""
+    """One client per distinct value of a column, in natural order."""
 
     column: str = Field(min_length=1, description="column that holds the client of each image")
 

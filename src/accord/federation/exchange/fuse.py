@@ -14,6 +14,7 @@ import torch
 
 from accord.core.errors import AccordError, ClientError
 from accord.core.metrics import Metrics, Tally
+from accord.core.names import shown
 from accord.core.parts import make_part
 from accord.core.randomness import numpy_generator
 from accord.data.imageset import ImageSet
@@ -26,7 +27,7 @@ from accord.federation.measuring.scope import after_advance
 from accord.federation.modelling import model_of
 from accord.federation.pooled_sums import total_of
 from accord.federation.tasks.base import one_thread
-from accord.fusion.base import Bound, Merge, Scene
+from accord.fusion.base import Merge, ReferenceRule, Scene
 from accord.fusion.evaluate import run_net
 from accord.fusion.named import NamedFusion
 from accord.messages import Briefing, ServerState
@@ -118,11 +119,12 @@ class _Work:
                     "--fusion, e.g. --fusion classwise (accord recipes lists them)."
                 )
             entries = [NamedFusion.read(one, str(self.path)) for one in origin.fusions]
-            named = [one for one in entries if not isinstance(one.rule, Bound)]
+            named = [one for one in entries if not isinstance(one.rule, ReferenceRule)]
         for fusion in named:
-            if isinstance(fusion.rule, Bound):
+            if isinstance(fusion.rule, ReferenceRule):
                 raise AccordError(
-                    f"--fusion {fusion.use}: this is a bound and makes no model. Name another one."
+                    f"--fusion {fusion.use}: this is a reference and makes no model. Name "
+                    "another one."
                 )
             if fusion.rule.of != header.uploads:
                 raise AccordError(
@@ -191,7 +193,7 @@ class _Work:
             if not all(bool(t.isfinite().all()) for t in (found.features, found.logits)):
                 raise AccordError(
                     f"{one.path}: its net gives NaN or infinity for images, so it cannot be used. "
-                    f"Ask client {one.client} to train again, or leave it out: --without "
+                    f"Ask client {shown(one.client)} to train again, or leave it out: --without "
                     f"{one.path.name}"
                 )
 

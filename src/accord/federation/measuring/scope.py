@@ -80,16 +80,14 @@ class Scope:
         """The site of each client whose upload is fused; none if all images are in one place."""
         if self.trial.recipe.pooled:
             return ()
-        names, known_as = self.allocation.site_names, self.allocation.partition.known_as
-        return tuple(names.index(known_as[name]) for name in self.clients(one))
+        return tuple(self.allocation.site_names.index(name) for name in self.clients(one))
 
     def took_part(self, one: Round) -> set[str]:
         """The sites whose images the model of a round was made from, in this round or before."""
         if self.trial.recipe.pooled:
             return self._pooled()
-        known_as = self.allocation.partition.known_as
         before = {name for o in self.rounds if o.number < one.number for name in o.answered}
-        return {known_as[name] for name in {*before, *self.stayed(one)}} | {*self.membership.added}
+        return {*before, *self.stayed(one), *self.membership.added}
 
     def _pooled(self) -> set[str]:
         """The sites whose images are in the one place of a trial on pooled images."""
@@ -100,14 +98,11 @@ class Scope:
 
     def fused(self) -> tuple[str, ...]:
         """The clients of the final result: those that stayed, and those that joined."""
-        known_as = self.allocation.partition.known_as
-        stayed = (known_as[name] for name in self.stayed(self.rounds[-1]))
-        return (*stayed, *self.membership.added)
+        return (*self.stayed(self.rounds[-1]), *self.membership.added)
 
     def left(self) -> list[str]:
-        """The clients that were left out or removed, by the names that users know."""
-        left = (*self.membership.without, *self.membership.removed)
-        return [self.allocation.partition.known_as[name] for name in left]
+        """The clients that were left out or removed."""
+        return [*self.membership.without, *self.membership.removed]
 
     def nets(self, rule: Merge, one: Round) -> int:
         """The number of nets that a fusion makes from the uploads of a round."""

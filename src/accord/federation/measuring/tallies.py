@@ -12,8 +12,8 @@ from accord.federation.measuring.scope import Checkpoint, Scope, after_advance
 from accord.federation.membership import EVERYBODY
 from accord.federation.tasks.measure import MeasureBlock
 from accord.federation.tasks.merge import MergeUploads
-from accord.fusion.base import Bound, Merge, fusions
-from accord.fusion.client_bounds import ClientMean
+from accord.fusion.base import Merge, ReferenceRule, fusions
+from accord.fusion.client_references import ClientMean
 from accord.messages import Upload, UploadHeader
 
 
@@ -57,7 +57,7 @@ class Tallies:
             for name, metrics in test.items()
         }
         for name, rule in scope.rules.items():
-            if isinstance(rule, Bound):
+            if isinstance(rule, ReferenceRule):
                 found[name] = rule.summarise(test_clients, validation_clients)
         headers = self._headers(at)
         costs = self._costs(at, headers)
@@ -67,7 +67,7 @@ class Tallies:
         return {
             "round": at.round.number,
             "epoch": at.epoch,
-            "took_part": [scope.allocation.partition.known_as[name] for name in at.round.answered],
+            "took_part": list(at.round.answered),
             **costs,
             "download_bytes": self._download_bytes(at),
             "server_seconds": self._server_seconds(at),
@@ -91,7 +91,7 @@ class Tallies:
             },
             "clients": [
                 {
-                    "client": scope.allocation.partition.names.index(name),
+                    "client": name,
                     "train_accuracy": header.train_accuracy,
                     "test_accuracy": metrics.accuracy,
                 }
@@ -192,7 +192,7 @@ class Tallies:
         found = {}
         for name, rule in self.scope.rules.items():
             fused = added([answer["fusions"].get(name, {}) for answer in answers])
-            if isinstance(rule, Bound):
+            if isinstance(rule, ReferenceRule):
                 fused = own if isinstance(rule, ClientMean) else {}
             found[name] = site_figures(held if fused else {}, fused, own, took_part)
         return found

@@ -11,6 +11,7 @@ import torch
 from accord.client.base import Client, Precision
 from accord.client.make import make_client
 from accord.core.errors import AccordError, ClientError
+from accord.core.names import shown
 from accord.data.imageset import ImageSet
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
 from accord.messages import Briefing, Memory, State
@@ -29,17 +30,17 @@ class AnswerBriefing(Task):
     client: int | None  # index in the allocation; None: the images are the public ones
     round: int = 1
     remembers: int | None = None  # the round whose memory, if any, the client continues from
-    at_server: bool = False  # the server's own work: a teacher, or a bound of pooled images
+    at_server: bool = False  # the server's own work: a teacher, or a reference of pooled images
     autocast: bool = False
     compile: bool = False
 
     @property
     def about(self) -> str:
-        return "training" if self.client is None else f"client {self.name}"
+        return "training" if self.client is None else f"client {shown(self.name)}"
 
     @property
     def subject(self) -> str:
-        return "the teacher" if self.client is None else f"client {self.name}"
+        return "the teacher" if self.client is None else f"client {shown(self.name)}"
 
     def perform(self, record: Record, tell: Tell) -> Answer:
         trial = self.folder(record)
