@@ -112,7 +112,7 @@ def _features(allocation: Allocation, part: PartName, briefing: Briefing) -> Ten
 def _at_sites(name: str, scores: Tensor, allocation: Allocation, sites: Tensor) -> Accuracies:
     """The mean over sites and the worst site."""
     right = (scores.argmax(dim=1) == torch.from_numpy(allocation.part("own").labels)).double()
-    each = [float(right[sites == site].mean()) for site in sites.unique().tolist()]
+    each = [float(right[sites == site].mean()) for site in sorted(set(sites.tolist()))]
     return {f"{name} at sites": statistics.fmean(each), f"{name} at the worst": min(each)}
 
 
