@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -41,7 +42,8 @@ def test_the_weight_falls_with_the_distance_from_the_clients_own_images() -> Non
         holder([16, 4], mean=[0.0, 1.0], var=[1.0, 2.0]),
     ]
     features = torch.tensor([[[3.0, 4.0]], [[0.0, 5.0]]])
-    near, far = 1 / 1.5, 1 / 5
+    power = (4 * 16 + 4 * 4) / math.hypot(4, 4) / math.hypot(16, 4)  # the cosine of the counts
+    near, far = 1.5**-power, 5**-power
     # Cosines (0.6, 0.8) and (0, 1) are calibrated; √n: ⅓ and ⅔ of class 0, half of class 1 each.
     first = (0.6 - 0.2) / 0.1 / 3 * near + (0 - 0.2) / 0.1 * 2 / 3 * far
     second = ((0.8 - 0.4) / 0.2 * near + (1 - 0.4) / 0.2 * far) / 2
@@ -75,6 +77,15 @@ def test_a_client_that_never_saw_such_images_is_not_heard() -> None:
     torch.testing.assert_close(found, alone, rtol=1e-3, atol=1e-3)
     assert scores("classwise", clients, features).argmax() == 1
     assert found.argmax() == 0
+
+
+def test_clients_without_a_common_label_vote_as_by_classwise() -> None:
+    """Then an image is unlike a client's own because of its class, and not of its domain."""
+    clients = [holder([5, 0], [1.0, 0.0], [1.0, 1.0]), holder([0, 5], [0.0, -9.0], [1.0, 2.0])]
+    features = torch.tensor([[[1.0, 0.1]], [[-1.0, 0.2]]])
+    torch.testing.assert_close(
+        scores("typical", clients, features), scores("classwise", clients, features)
+    )
 
 
 def test_constant_features_and_classes_that_nobody_holds_stay_finite() -> None:
