@@ -52,7 +52,7 @@ def study_of(folder: Path, **partition: Any) -> Raw:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 1, "batch": 32},
         "recipes": [RECIPE, TOGETHER, "central"],
-        "bounds": False,
+        "references": False,
     }
 
 
@@ -157,7 +157,7 @@ def test_central_has_one_trial_unless_the_partition_chooses_its_images() -> None
         "data": {"name": "digits"},
         "partition": {"alpha": [0.5, 0.1]},
         "recipes": ["central"],
-        "bounds": False,
+        "references": False,
     }
     assert len(load_study(raw).trials()) == 1
     raw["data"] = {"name": "digits", "test_per_client": 0.2}
