@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+from accord.cli import main
+from command_line import Done, Here, Refused
 
 # As clients train; two test processes with two threads each would wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -46,3 +50,31 @@ def shared_data() -> Path:
     if not (folder / "cifar10-train.parquet").exists():
         pytest.skip(f"needs the real images in {folder}")
     return folder
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """The command without a process of its own, which takes seconds to start."""
+
+    def call(*words: str | Path) -> Done:
+        monkeypatch.setattr(sys, "argv", ["accord", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Done(int(ended.value.code or 0), said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def refused(here: Here) -> Refused:
+    """Exit code 2, a sentence or two, no traceback."""
+
+    def check(*words: str | Path, said: str) -> None:
+        done = here(*words)
+        assert done.code == 2, done.error
+        assert said in done.error
+        assert "Traceback" not in done.error
+        assert done.error.count("\n") <= 4
+
+    return check

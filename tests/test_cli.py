@@ -8,29 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
 
-from accord.cli import main
 from accord.record.record import Record
 from accord.study.library import shipped
+from command_line import Here, Refused
 from records import hundred_classes, timeless
 
 Raw = dict[str, Any]
-Refused = Callable[..., None]
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    error: str
-
-
-Here = Callable[..., Done]
 
 
 def accord(
@@ -48,34 +37,6 @@ def file(study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(study))
     return path
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    """The command without a process of its own, which takes seconds to start."""
-
-    def call(*words: str | Path) -> Done:
-        monkeypatch.setattr(sys, "argv", ["accord", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return Done(int(ended.value.code or 0), said.out, said.err)
-
-    return call
-
-
-@pytest.fixture
-def refused(here: Here) -> Refused:
-    """Exit code 2, a sentence or two, no traceback."""
-
-    def check(*words: str | Path, said: str) -> None:
-        done = here(*words)
-        assert done.code == 2, done.error
-        assert said in done.error
-        assert "Traceback" not in done.error
-        assert done.error.count("\n") <= 4
-
-    return check
 
 
 def test_a_run_ends_with_a_table_and_where_the_record_is(file: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from accord.data.inventory import inventory
 from accord.data.schemes import schemes
 from accord.nets.backbones.base import backbones
 from accord.record.rows import COLUMNS
+from accord.record.site_rows import SITE_COLUMNS
 from accord.study.settings import Options, Setup
 from accord.study.study import load_study
 from tests_support import training_recipe
@@ -43,7 +44,7 @@ def test_every_choice_is_named() -> None:
 
 
 def test_every_column_is_explained() -> None:
-    for column in COLUMNS:
+    for column in (*COLUMNS, *SITE_COLUMNS):
         assert f"`{column}`" in RECORD, column
 
 

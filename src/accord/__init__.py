@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from accord.core.errors import AccordError
 
 if TYPE_CHECKING:
-    from accord.api import answer, brief, fuse, fuse_files, load, run, teacher
+    from accord.api import advise, answer, brief, fuse, fuse_files, load, run, teacher
     from accord.model.predictor import Predictor
     from accord.report.results import Results
     from accord.study.study import Study, load_study
@@ -24,6 +24,7 @@ __all__ = [
     "Predictor",
     "Results",
     "Study",
+    "advise",
     "answer",
     "brief",
     "fuse",
@@ -37,7 +38,8 @@ __all__ = [
 # These names are imported when they are first used, because many commands do not need torch.
 _HOMES = {
     **dict.fromkeys(
-        ("answer", "brief", "fuse", "fuse_files", "load", "run", "teacher"), "accord.api"
+        ("advise", "answer", "brief", "fuse", "fuse_files", "load", "run", "teacher"),
+        "accord.api",
     ),
     **dict.fromkeys(("Study", "load_study"), "accord.study.study"),
     "Predictor": "accord.model.predictor",

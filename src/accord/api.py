@@ -8,6 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from accord.advice.advise import Advice, advise_on, with_cost
+from accord.advice.facts import Limits
+from accord.advice.gather import source_of
+from accord.advice.written import refuse_to_replace
 from accord.core.errors import AccordError
 from accord.engines.base import Engine
 from accord.engines.local import refuse_two_kinds_of_workers, start_workers, workers_for
@@ -23,11 +27,12 @@ from accord.messages.saved_model import refuse_to_train
 from accord.record.record import Record
 from accord.report.progress import Silent, make_watcher
 from accord.report.results import Results, load
+from accord.report.terminal import tell
 from accord.study.study import Study, load_study
 from accord.study.syntax import Spec
 from accord.study.teacher_study import teacher_study
 
-__all__ = ["answer", "brief", "fuse", "fuse_files", "load", "run", "teacher"]
+__all__ = ["advise", "answer", "brief", "fuse", "fuse_files", "load", "run", "teacher"]
 
 
 def run(
@@ -161,6 +166,45 @@ def brief(
             engine=at_work,
             watcher=_watcher(quiet),
         )
+
+
+def advise(
+    study: Path | str | None = None,
+    *,
+    data: Path | str | None = None,
+    column: str | None = None,
+    clients: int | None = None,
+    image: int | None = None,
+    public: float | None = None,
+    unlabelled: bool = False,
+    exchanges: int | None = None,
+    megabytes: float | None = None,
+    private: bool = False,
+    one_net: bool = False,
+    gpu: bool | None = None,
+    out: Path | str | None = None,
+    cost: bool = True,
+    data_root: Path | str | None = None,
+    workers: int | None = None,
+) -> Advice:
+    """Recommends a recipe, fusion and budget for the federation of a study, or for images at
+    `data`, with a runner-up.
+
+    `out`: a file for a study that tests both. `column`, `clients` and `image` describe the images
+    at `data`; `public` is the share of the images that the server holds. The other arguments are
+    limits (docs/advice.md). With `cost`, a few steps of both recipes are timed.
+    """
+    limits = Limits(exchanges, megabytes, private, one_net, unlabelled, gpu)
+    source = source_of(study, data, column=column, clients=clients, image=image, public=public)
+    if out is not None:
+        refuse_to_replace(Path(out))
+    found = advise_on(source, limits, _path(data_root), tell)
+    if out is not None:
+        found.write(out)
+    if not cost:
+        return found
+    tell("timing a few steps of both recipes …")
+    return with_cost(found, _path(data_root), workers)
 
 
 @contextmanager

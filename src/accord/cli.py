@@ -10,6 +10,7 @@ from typing import Annotated
 import click
 import typer
 
+from accord.commands.advising import advise
 from accord.commands.exchange import answer, brief, show
 from accord.commands.flower import flower
 from accord.commands.fusing import fuse
@@ -45,7 +46,7 @@ STOPPED = 130
 COMMANDS = (
     *(run, results, compare, dials, fuse, teacher),
     *(brief, answer, show, predict, export),
-    *(recipes, data, doctor),
+    *(advise, recipes, data, doctor),
 )
 for command in COMMANDS:
     app.command()(command)

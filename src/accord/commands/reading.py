@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,17 +12,27 @@ from accord.commands.options import RunFolder, SomeTrials
 from accord.core.errors import AccordError
 from accord.report.terminal import show, show_results, width
 
+if TYPE_CHECKING:
+    from accord.report.results import Results
+
 
 def results(
     run_dir: RunFolder,
     json: Annotated[bool, typer.Option("--json", help="show every row as JSON")] = False,
     rounds: Annotated[bool, typer.Option("--rounds", help="show accuracy over rounds")] = False,
+    sites: Annotated[
+        bool, typer.Option("--sites", help="show how good each model is for each site")
+    ] = False,
 ) -> None:
     """Show the results of a run."""
     from accord.report.results import load
 
+    if rounds and sites:
+        raise AccordError("--rounds and --sites show different tables. Use one of them.")
     found = load(run_dir)
-    if json:
+    if sites:
+        _show_sites(found, json)
+    elif json:
         print(found.to_json())
     elif rounds:
         from accord.report.rounds import show_rounds
@@ -30,6 +40,16 @@ def results(
         show(*show_rounds(found.rows, width()))
     else:
         show_results(found)
+
+
+def _show_sites(found: Results, as_json: bool) -> None:
+    from accord.report.sites import show_sites
+
+    tables = show_sites(found.sites(), str(found.path), width())
+    if as_json:
+        print(found.sites_to_json())
+    else:
+        show(*tables)
 
 
 def dials(

@@ -9,26 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from accord.core.short_tally import Figures, ShortTally
+
 TOP = 5  # classes that count for the top-5 accuracy
 ECE_BINS = 15  # equal-width bins over (0, 1], the number used by Guo et al. (2017)
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """The metrics of one set of images. Fractions lie between 0 and 1.
+class Metrics(Figures):
+    """The figures of one set of images, with the confusions between classes.
 
-    `balanced_accuracy` is the mean recall over the classes that occur, and `worst_class` is the
-    lowest recall. `ece` is the expected calibration error. `loss` is the mean −log p(truth) in
-    nats. `confusion[t][p]` counts the images of class t that were predicted as class p. `top5` is
-    the share of images whose class is among the five highest scores; None with fewer than 5
-    classes.
+    `confusion[t][p]` counts the images of class t that were predicted as class p. `top5` is the
+    share of images whose class is among the five highest scores; None with fewer than 5 classes.
     """
 
-    accuracy: float
-    balanced_accuracy: float
-    worst_class: float
-    ece: float
-    loss: float
     confusion: tuple[tuple[int, ...], ...]
     top5: float | None = None
 
@@ -97,20 +91,17 @@ class Tally:
             )
         return total
 
+    def short(self) -> ShortTally:
+        """The same images, without the confusions between classes."""
+        images = self.confusion.sum(dim=1)
+        return ShortTally(images, self.confusion.diagonal(), self.gaps, self.loss)
+
     def metrics(self) -> Metrics:
-        """ece = Σ_b |B_b|/N · |accuracy(B_b) − confidence(B_b)|."""
-        images = self.confusion.sum(dim=1).double()
-        n = images.sum().item()
-        occurring = images > 0
-        recall = self.confusion.diagonal()[occurring] / images[occurring]
+        short = self.short()
         return Metrics(
-            accuracy=self.confusion.trace().item() / n,
-            balanced_accuracy=recall.mean().item(),
-            worst_class=recall.min().item(),
-            ece=self.gaps.abs().sum().item() / n,
-            loss=self.loss / n,
+            **asdict(short.figures()),
             confusion=tuple(tuple(row) for row in self.confusion.tolist()),
-            top5=self.top5 / n if len(self.confusion) >= TOP else None,
+            top5=self.top5 / short.count if len(self.confusion) >= TOP else None,
         )
 
     def to_json(self) -> dict[str, Any]:

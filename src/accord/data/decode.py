@@ -6,6 +6,7 @@ import io
 import struct
 import zlib
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -94,6 +95,15 @@ def decode(data: bytes, where: str) -> Image.Image:
             f"{where}: expected an image ({', '.join(_FORMATS)}); it could not be decoded "
             f"({type(error).__name__}). Replace or remove it."
         ) from None
+
+
+def size_of(path: Path) -> tuple[int, int] | None:
+    """(height, width) of an image file from its header alone; None if it cannot be decoded."""
+    try:
+        with Image.open(path, formats=_FORMATS) as picture:
+            return picture.height, picture.width
+    except _DAMAGE:
+        return None
 
 
 def _eight_bit(picture: Image.Image, where: str) -> Image.Image:

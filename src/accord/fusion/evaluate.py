@@ -15,6 +15,7 @@ from accord.core.metrics import Tally
 from accord.core.parts import make_part
 from accord.data.imageset import ImageSet
 from accord.fusion.base import Combiner, Merge, Outputs, Uploads, Vote, fusions
+from accord.fusion.homes import NO_SITES, Homes
 from accord.fusion.uploads import UploadFiles
 from accord.messages import NET, Briefing, unprefixed
 from accord.nets.folding import folded
@@ -31,11 +32,13 @@ def measure_block(
     merged: Mapping[str, tuple[Any, UploadFiles]],
     device: str,
     tell: Tell,
+    homes: Homes = NO_SITES,
 ) -> dict[str, Any]:
     """Tallies of every fusion, of every client's own net, and of every net that a rule has merged.
 
     Each client's net runs once for all rules that vote (`votes`: name → spec). A rule that merges
-    (`merged`: name → spec and files) has its own nets.
+    (`merged`: name → spec and files) has its own nets. `sites` of the answer holds, for each site
+    with images in the block, the short tallies of every fusion and of the site's own net.
     """
     steps = len(clients) + sum(len(files) for _, files in merged.values())
     done = 0
@@ -47,18 +50,25 @@ def measure_block(
 
     scores: dict[str, Tensor] = {}
     alone: list[Any] = []
+    own: dict[str, Any] = {}
     if clients.briefing.header.uploads == "nets":  # a client that sends sums has no net
         combiners = {name: combiner_of(voting(spec), clients) for name, spec in votes.items()}
-        scores, alone = _ask(images, clients, combiners, device, told)
+        scores, alone, own = _ask(images, clients, combiners, device, told, homes)
     personal = {}
     for name, (spec, files) in merged.items():
-        found, each = _ask(images, files, {name: combiner_of(voting(spec), files)}, device, told)
+        combiners = {name: combiner_of(voting(spec), files)}
+        found, personal[name], _ = _ask(images, files, combiners, device, told)
         scores |= found
-        personal[name] = each
     labels = torch.from_numpy(images.labels)
     classes = len(clients.briefing.header.classes)
     fused = {name: Tally.of(values, labels, classes).to_json() for name, values in scores.items()}
-    return {"fusions": fused, "clients": alone, "personal": personal}
+    at_sites = {name: homes.tallies(values, labels) for name, values in scores.items()}
+    return {
+        "fusions": fused,
+        "clients": alone,
+        "personal": personal,
+        "sites": {"fusions": at_sites, "own": own},
+    }
 
 
 def voting(spec: Any) -> Vote:
@@ -97,15 +107,21 @@ def _ask(
     combiners: Mapping[str, Combiner],
     device: str,
     told: Callable[[], None],
-) -> tuple[dict[str, Tensor], list[Any]]:
-    """(scores of every combiner, tallies of every net alone). The nets run one after the other."""
+    homes: Homes = NO_SITES,
+) -> tuple[dict[str, Tensor], list[Any], dict[str, Any]]:
+    """Scores of every combiner, tallies of every net alone, and tallies of nets at their own sites.
+
+    The nets run one after the other.
+    """
     labels = torch.from_numpy(images.labels)
     totals: dict[str, Tensor] = {}
-    alone = []
+    alone: list[Any] = []
+    own: dict[str, Any] = {}
     for index in range(len(files)):
         outputs = run_net(files, index, images, device)
         _require_finite(outputs.logits, str(files.paths[index]))
         alone.append(Tally.of(outputs.logits, labels, outputs.logits.shape[1]).to_json())
+        own |= homes.own(index, outputs.logits, labels)
         for name, combiner in combiners.items():
             vote = combiner.vote(index, outputs)
             totals[name] = totals[name] + vote if name in totals else vote
@@ -113,7 +129,7 @@ def _ask(
     scores = {name: combiners[name].decide(total) for name, total in totals.items()}
     for name, values in scores.items():
         _require_finite(values, f"fusion {name!r}")
-    return scores, alone
+    return scores, alone, own
 
 
 def _require_finite(scores: Tensor, what: str) -> None:

@@ -3,6 +3,7 @@
 RUN/study.yaml                   everything that was asked, with all defaults
 RUN/data.json                    hashes of the content of the images, and where they were found
 RUN/results.csv                  one row per trial × round × checkpoint × fusion
+RUN/sites.csv                    one row per trial × round × checkpoint × fusion × site, if known
 RUN/allocations/<key>.json, …    each client's images: split and partition, shared by recipes
 RUN/teachers/<id>/               the server's own nets: a briefing, an upload, all public features
 RUN/trials/<id>/                 one trial: see folders.py
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from accord.core.files import locked, read_json, write_atomic, write_json
 from accord.core.yamls import to_yaml
 from accord.record.folders import TrialFolder, damaged, mapping
 from accord.record.rows import COLUMNS, Row, rows_of
+from accord.record.site_rows import SITE_COLUMNS, beside_references, site_rows_of
 from accord.study.compatibility import HAVE_COLUMNS, joined
 from accord.study.settings import Setup, grid_axes, result_axes
 
@@ -43,7 +45,7 @@ class Record:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._known: dict[str, tuple[object, list[Row]]] = {}
+        self._known: dict[tuple[str, str], tuple[object, list[Row]]] = {}
 
     def trial(self, name: str) -> TrialFolder:
         return TrialFolder(self.path / "trials" / name)
@@ -187,32 +189,47 @@ class Record:
         return [axis for axis in result_axes(self.asked()) if axis not in HAVE_COLUMNS]
 
     def rows(self, axes: Sequence[str] | None = None) -> list[Row]:
-        """The rows of all trials; a trial whose files have not changed is not read again.
+        """The rows of all trials, with a column for each of `axes`, by default this record's."""
+        return self._read(rows_of, self.axes() if axes is None else axes)
 
-        They have a column for each of `axes`, by default for the axes of this record.
-        """
-        axes = self.axes() if axes is None else axes
+    def site_rows(self) -> list[Row]:
+        """The rows of all sites of all trials; empty if no site has held-out images."""
+        return beside_references(self._read(site_rows_of, self.axes()))
+
+    def _read(
+        self, read: Callable[[TrialFolder, Sequence[str]], Iterator[Row]], axes: Sequence[str]
+    ) -> list[Row]:
+        """What `read` finds in all trials; it reads a trial again only if its files changed."""
         rows = []
         for trial in self.trials():
-            state = (trial.state_of_files(), tuple(axes))
-            if trial.id not in self._known or self._known[trial.id][0] != state:
+            key, state = (read.__name__, trial.id), (trial.state_of_files(), tuple(axes))
+            if key not in self._known or self._known[key][0] != state:
                 try:
-                    self._known[trial.id] = (state, list(rows_of(trial, axes)))
+                    self._known[key] = (state, list(read(trial, axes)))
                 except (KeyError, TypeError, AttributeError) as error:
                     raise damaged(trial.path / "measures.json or trial.json", error) from None
-            rows += self._known[trial.id][1]
+            rows += self._known[key][1]
         return rows
 
     def write_results(self) -> list[Row]:
-        """Writes results.csv again, from the measures of all trials."""
-        rows = self.rows()
-        extra = [key for row in rows for key in row if key not in COLUMNS]
-        text = io.StringIO()
-        writer = csv.DictWriter(text, [*COLUMNS, *dict.fromkeys(extra)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_atomic(self.path / "results.csv", text.getvalue().encode())
+        """Writes results.csv and sites.csv again, from the measures of all trials."""
+        rows, sites = self.rows(), self.site_rows()
+        write_atomic(self.path / "results.csv", _csv(rows, COLUMNS))
+        if sites:
+            write_atomic(self.path / "sites.csv", _csv(sites, SITE_COLUMNS))
+        else:
+            (self.path / "sites.csv").unlink(missing_ok=True)
         return rows
+
+
+def _csv(rows: Sequence[Row], columns: Sequence[str]) -> bytes:
+    """A table with a line of `columns`, followed by further columns that the rows have."""
+    extra = [key for row in rows for key in row if key not in columns]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*columns, *dict.fromkeys(extra)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def _images(data: DataConfig, asked: dict[str, Any]) -> tuple[str, str]:

@@ -28,12 +28,12 @@ NUMBERS = (
         "worst %",
         "personal %",
     ),
-    *("validation %", "ECE %", "MB up", "seconds"),
+    *("worst site %", "± sites %", "validation %", "ECE %", "MB up", "seconds"),
 )
 # Columns that a narrow terminal leaves out, in this order.
 DISPENSABLE = (
-    *("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "personal %"),
-    "balanced %",
+    *("seconds", "MB up", "ECE %", "validation %", "epoch", "worst %", "± sites %"),
+    *("personal %", "worst site %", "balanced %"),
 )
 
 
@@ -50,13 +50,19 @@ def compare(rows: Sequence[Row]) -> list[Line]:
     return sorted((_line(group) for group in groups.values()), key=_order)
 
 
-def _line(rows: list[Row]) -> Line:
+def seeds_of(rows: Sequence[Row]) -> list[int]:
+    """The seeds of the rows of one line, which must differ."""
     seeds = [row["seed"] for row in rows]
     if len(set(seeds)) < len(seeds):
         raise AccordError(
             f"the record holds two results of {rows[0]['recipe']}, seed {seeds[-1]}: "
             f"{', '.join(str(row['trial']) for row in rows)}. Remove one of these folders."
         )
+    return seeds
+
+
+def _line(rows: list[Row]) -> Line:
+    seeds = seeds_of(rows)
     measured = {key: [row[key] for row in rows if row[key] is not None] for key in MEASURED}
     return {**rows[0], **measured, "seeds": seeds}
 
@@ -67,11 +73,16 @@ def _order(line: Line) -> tuple[Any, ...]:
 
 def place(line: Mapping[str, Any], accuracy: float) -> tuple[Any, ...]:
     """The order of lines: by setting, then references last, then by falling accuracy."""
-    reference = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
     setting = (line["dataset"], pooled(line), -alpha, line["clients"], axes)
-    return (*setting, reference, -accuracy)
+    return (*setting, *rank(line, accuracy))
+
+
+def rank(line: Mapping[str, Any], accuracy: float) -> tuple[int, float]:
+    """The order of the lines of one setting."""
+    reference = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
+    return reference, -accuracy
 
 
 def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
@@ -127,6 +138,9 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     # The reference local-only always has this value; the column is for fusions with personal nets.
     if any(line["personal_accuracy"] and line["recipe"] != "local-only" for line in lines):
         columns["personal %"] = lambda line: percent(line["personal_accuracy"])
+    if any(line["site_worst"] for line in lines):
+        columns["worst site %"] = lambda line: percent(line["site_worst"])
+        columns["± sites %"] = lambda line: percent(line["site_spread"])
     if any(line["validation_accuracy"] for line in lines):
         columns["validation %"] = lambda line: percent(line["validation_accuracy"])
     columns["ECE %"] = lambda line: percent(line["ece"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from rich.table import Table
 from accord.core.errors import AccordError
 from accord.record.record import Record
 from accord.record.rows import COLUMNS, Row
+from accord.record.site_rows import SITE_COLUMNS
 from accord.report.comparison import comparison
 from accord.report.dials import events_of
 
@@ -51,17 +53,24 @@ class Results:
             for event in events_of(trial)
         ]
 
+    def sites(self) -> list[Row]:
+        """The rows of sites.csv: the figures of each site on its own held-out images."""
+        return self.record.site_rows()
+
     def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""
-        try:
-            import pandas
-        except ImportError:
-            raise AccordError("the DataFrame view needs pandas: pip install pandas.") from None
-        extra = [key for row in self.rows for key in row if key not in COLUMNS]
-        return pandas.DataFrame(self.rows, columns=[*COLUMNS, *dict.fromkeys(extra)])
+        return _frame(self.rows, COLUMNS)
+
+    def site_frame(self) -> pandas.DataFrame:
+        """The rows of `sites` as a pandas DataFrame."""
+        return _frame(self.sites(), SITE_COLUMNS)
 
     def to_json(self) -> str:
         content = {"path": str(self.path), "rows": self.rows, "failures": self.failures}
+        return json.dumps(content, indent=1, ensure_ascii=False)
+
+    def sites_to_json(self) -> str:
+        content = {"path": str(self.path), "rows": self.sites()}
         return json.dumps(content, indent=1, ensure_ascii=False)
 
     def table(self, width: int = 160) -> Table:
@@ -76,6 +85,15 @@ class Results:
 
     def _repr_html_(self) -> str:
         return str(self.frame()._repr_html_())  # type: ignore[operator]
+
+
+def _frame(rows: list[Row], columns: Sequence[str]) -> pandas.DataFrame:
+    try:
+        import pandas
+    except ImportError:
+        raise AccordError("the DataFrame view needs pandas: pip install pandas.") from None
+    extra = [key for row in rows for key in row if key not in columns]
+    return pandas.DataFrame(rows, columns=[*columns, *dict.fromkeys(extra)])
 
 
 def load(run_dir: Path | str) -> Results:

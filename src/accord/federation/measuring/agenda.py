@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accord.data.allocation import PartName
 from accord.federation.measuring.scope import Checkpoint, Scope
 from accord.federation.rounds import Round
 from accord.fusion.base import Merge
 from accord.fusion.named import NamedFusion
 
+MEASURED: tuple[PartName, ...] = ("test", "validation", "own")  # parts that are never trained on
 FORWARD = 1 / 3  # cost of a forward pass, where a training step costs 1
 
 
@@ -71,7 +73,7 @@ class Agenda:
     def measure_work(self) -> float:
         """The cost of all missing measurements."""
         allocation = self.scope.allocation
-        images = len(allocation.part("test")) + len(allocation.part("validation"))
+        images = sum(len(allocation.part(part)) for part in MEASURED)
         return sum(images * self.passes(at, names) for at, names in self.missing())
 
     def passes(self, at: Checkpoint, names: list[str]) -> float:

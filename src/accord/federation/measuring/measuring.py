@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from accord.engines.base import Job
-from accord.federation.measuring.agenda import Agenda
+from accord.federation.measuring.agenda import MEASURED, Agenda
 from accord.federation.measuring.scope import Checkpoint, Scope
 from accord.federation.measuring.tallies import Tallies
 from accord.federation.rounds import Round
@@ -48,14 +48,15 @@ class Measuring:
                 yield Job(task, rule.work(len(scope.allocation.split.public)))
 
     def measure_jobs(self, one: Round) -> Iterator[Job[Task]]:
-        """One job for every block of test or validation images, for all fusions and clients."""
+        """One job for every block of images of a measured part, for all fusions and clients."""
         for at, names in self.agenda.possible(one):
             passes, rules = self.agenda.passes(at, names), self._rules(at, names)
-            for part in ("test", "validation"):
+            asked = {**self._at(at), **rules, "sites": self.scope.homes(at.round)}
+            for part in MEASURED:
                 images = len(self.scope.allocation.part(part))
                 for start in range(0, images, BLOCK):
                     stop = min(start + BLOCK, images)
-                    task = MeasureBlock(**self._at(at), **rules, part=part, start=start, stop=stop)
+                    task = MeasureBlock(**asked, part=part, start=start, stop=stop)
                     yield Job(task, (stop - start) * passes)
 
     def _at(self, at: Checkpoint) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from accord.data.allocation import Allocation
 from accord.federation.membership import EVERYBODY, Membership
 from accord.federation.rounds import Round
@@ -73,6 +75,26 @@ class Scope:
 
     def stayed(self, one: Round) -> list[str]:
         return [name for name in self.clients(one) if name not in self.membership.removed]
+
+    def homes(self, one: Round) -> tuple[int, ...]:
+        """The site of each client whose upload is fused; none if all images are in one place."""
+        if self.trial.recipe.pooled:
+            return ()
+        return tuple(self.allocation.site_names.index(name) for name in self.clients(one))
+
+    def took_part(self, one: Round) -> set[str]:
+        """The sites whose images the model of a round was made from, in this round or before."""
+        if self.trial.recipe.pooled:
+            return self._pooled()
+        before = {name for o in self.rounds if o.number < one.number for name in o.answered}
+        return {*before, *self.stayed(one), *self.membership.added}
+
+    def _pooled(self) -> set[str]:
+        """The sites whose images are in the one place of a trial on pooled images."""
+        allocation = self.allocation
+        clients = range(len(allocation.partition.names))
+        found = {int(site) for client in clients for site in np.unique(allocation.origins(client))}
+        return {allocation.site_names[site] for site in found if site >= 0}
 
     def fused(self) -> tuple[str, ...]:
         """The clients of the final result: those that stayed, and those that joined."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from accord.core.metrics import Metrics, Tally
 from accord.core.parts import make_part
+from accord.federation.measuring.at_sites import PARTS, added, held_out, site_figures
 from accord.federation.measuring.scope import Checkpoint, Scope, after_advance
 from accord.federation.membership import EVERYBODY
 from accord.federation.tasks.measure import MeasureBlock
@@ -61,6 +62,7 @@ class Tallies:
         headers = self._headers(at)
         costs = self._costs(at, headers)
         personal = self._personal(at, test_clients)
+        at_sites = self._at_sites(at)
         some = {"clients": len(scope.fused()), **costs} if scope.membership != EVERYBODY else {}
         return {
             "round": at.round.number,
@@ -77,6 +79,7 @@ class Tallies:
                     "accuracy_before": self._before(name, at, found),
                     "fusion_applied": scope.trial.method.fusion_applied(at.round.number),
                     "personal_accuracy": personal.get(name),
+                    **at_sites[name],
                     "exchanges": rule.exchanges + at.round.number - 1,
                     "without": scope.left(),
                     "added": scope.membership.added,
@@ -176,6 +179,23 @@ class Tallies:
             name: sum(m.accuracy_for(c) for m, c in zip(each, counts, strict=True)) / len(each)
             for name, each in nets.items()
         }
+
+    def _at_sites(self, at: Checkpoint) -> dict[str, dict[str, Any]]:
+        """Fusion → its figures of each site.
+
+        Those of `client-mean` are the figures of each site's own net at home. `client-best` is one
+        client's net, and says nothing about the other sites.
+        """
+        held, took_part = held_out(self.scope.allocation), self.scope.took_part(at.round)
+        answers = [block["sites"] for part in PARTS for block in self._blocks(at, part)]
+        own = added([answer["own"] for answer in answers])
+        found = {}
+        for name, rule in self.scope.rules.items():
+            fused = added([answer["fusions"].get(name, {}) for answer in answers])
+            if isinstance(rule, ReferenceRule):
+                fused = own if isinstance(rule, ClientMean) else {}
+            found[name] = site_figures(held if fused else {}, fused, own, took_part)
+        return found
 
     def _blocks(self, at: Checkpoint, part: str) -> list[dict[str, Any]]:
         return [self.blocks[key] for key in sorted(self.blocks) if key[:2] == (at.epoch, part)]

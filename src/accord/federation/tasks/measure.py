@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from accord.core.config import Config
+from accord.data.allocation import Allocation
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
 from accord.fusion.evaluate import measure_block, merged_files
+from accord.fusion.homes import NO_SITES, Homes
 from accord.fusion.uploads import UploadFiles
 from accord.record.record import Record
 
@@ -25,10 +27,11 @@ class MeasureBlock(Task):
     round: int
     epoch: int
     last: bool  # whether the epoch is the last of its round
-    part: Literal["test", "validation"]
+    part: Literal["test", "validation", "own"]
     start: int
     stop: int
     clients: tuple[str, ...]
+    sites: tuple[int, ...] = ()  # the site of each client; empty if clients are no sites
     votes: dict[str, dict[str, Any]]  # name in the results → a rule that uses the clients' nets
     merged: dict[str, Merged]  # name in the results → a rule with its own nets
 
@@ -40,7 +43,8 @@ class MeasureBlock(Task):
         trial = self.folder(record)
         folder = trial.round(self.round)
         briefing = briefing_at(folder.briefing)
-        images = self.images(record).part(self.part).slice(self.start, self.stop)
+        allocation = self.images(record)
+        images = allocation.part(self.part).slice(self.start, self.stop)
         paths = [folder.upload(name, self.epoch, self.last) for name in self.clients]
         merged = {}
         for name, rule in self.merged.items():
@@ -51,4 +55,12 @@ class MeasureBlock(Task):
         def told(share: float) -> None:
             tell({"share": share})
 
-        return measure_block(images, clients, self.votes, merged, self.device, told)
+        homes = self._homes(allocation)
+        return measure_block(images, clients, self.votes, merged, self.device, told, homes)
+
+    def _homes(self, allocation: Allocation) -> Homes:
+        """The sites of the block's images; not of validation images, which only choose."""
+        if self.part == "validation":
+            return NO_SITES
+        owners = allocation.owners(self.part)[self.start : self.stop]
+        return Homes(allocation.site_names, owners, self.sites)

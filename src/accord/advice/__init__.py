@@ -1,0 +1,1 @@
+"""Advice: what a federation looks like, and which recipe, fusion and budget fit it."""

@@ -1,0 +1,148 @@
+"""What the rules advise for a federation: a recipe with the changes that fit it, and its size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from accord.advice.facts import Facts
+from accord.advice.sizes import LANDMARKS, allowed, most_features, net_bytes, sums_bytes
+from accord.closed_form.sums import Packing
+
+Spec = dict[str, Any]
+Maker = Callable[[Facts], "Choice"]
+PER_ROW = 16  # features for each row of both dictionaries: two patch sizes, ±, a grid of 2×2
+MOST_ROUNDS = 20  # as in studies/rounds.yaml
+SHORT, LONG, ON_GPU = 10, 20, 100  # local epochs
+FEW_IMAGES = 5_000  # up to here, LONG epochs
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe with its changes. `upload` are the bytes that one client sends in all rounds."""
+
+    entry: str | Spec  # as in a study's list of recipes
+    fusion: str
+    upload: int
+    features: int | None = None  # d, if clients send sums of features
+    rounds: int = 1
+    epochs: int | None = None  # of local training in each round; None: no net is trained
+    backbone: str | None = None  # the net that the study needs
+
+    @property
+    def recipe(self) -> str:
+        """The name of the recipe that comes with Accord."""
+        return self.entry if isinstance(self.entry, str) else str(self.entry["use"])
+
+    @property
+    def label(self) -> str:
+        """Its name in the study."""
+        return self.entry if isinstance(self.entry, str) else str(self.entry["as"])
+
+
+def sums(recipe: str, width: int) -> Maker:
+    """A closed form as it comes with Accord."""
+    return lambda facts: Choice(recipe, "ridge", sums_bytes(facts, width, "float32"), width)
+
+
+def fewer(packing: Packing, wanted: int) -> Maker:
+    """closed-form-small with as many features as the limits allow, at most `wanted`."""
+
+    def make(facts: Facts) -> Choice:
+        rows = max(1, most_features(facts, wanted, packing) // PER_ROW)
+        width = PER_ROW * rows
+        blocks = [{"use": "patches", "size": size, "count": rows} for size in (5, 9)]
+        short = "" if packing == "float32" else f"-{packing}"
+        entry: Spec = {
+            "use": "closed-form-small",
+            **({"packing": packing} if short else {}),
+            "map": {"blocks": blocks},
+            "as": f"closed-form-{width}{short}",
+        }
+        return Choice(entry, "ridge", sums_bytes(facts, width, packing), width)
+
+    return make
+
+
+def landmarks(facts: Facts) -> int:
+    """The landmarks of a kernel: at most the public images, and as the limits allow."""
+    return most_features(facts, min(LANDMARKS, facts.public), "float16")
+
+
+def kernel(recipe: str) -> Maker:
+    """A closed form with a kernel of as many landmarks as there can be."""
+
+    def make(facts: Facts) -> Choice:
+        count = landmarks(facts)
+        entry: str | Spec = recipe
+        if count < LANDMARKS:
+            entry = {"use": recipe, "map": {"landmarks": count}, "as": f"{recipe}-{count}"}
+        upload = sums_bytes(facts, count, "float16")
+        backbone = net_for(facts, SHORT) if recipe == "closed-form-teacher" else None
+        return Choice(entry, "ridge", upload, count, backbone=backbone)
+
+    return make
+
+
+def student(facts: Facts) -> Choice:
+    """closed-form-public, and a net that imitates it."""
+    count = landmarks(facts)
+    entry = {
+        "use": "closed-form-public",
+        "map": {"landmarks": count},
+        "fusion": [{"use": "distilled", "teacher": "ridge"}, "ridge"],
+        "as": "closed-form-student",
+    }
+    upload = sums_bytes(facts, count, "float16")
+    return Choice(entry, "distilled", upload, count, backbone=net_for(facts, SHORT))
+
+
+def nets(recipe: str, fusion: str | None = None) -> Maker:
+    """A recipe that trains nets in one exchange, with its own fusion or another one."""
+
+    def make(facts: Facts) -> Choice:
+        epochs = LONG if facts.images <= FEW_IMAGES else SHORT
+        backbone = net_for(facts, epochs)
+        entry: str | Spec = recipe
+        if fusion is not None:
+            rules = [fusion, "classwise"] if fusion == "distilled" else fusion
+            entry = {"use": recipe, "fusion": rules, "as": f"{recipe}-{fusion}"}
+        upload = net_bytes(facts, backbone, epochs)
+        used = fusion or OWN_FUSION[recipe]
+        return Choice(entry, used, upload, epochs=epochs, backbone=backbone)
+
+    return make
+
+
+OWN_FUSION = {"etf-balanced": "classwise", "fedavg-once": "average"}
+
+
+def large_nets(facts: Facts) -> Choice:
+    """etf-balanced with a large net and a long training, for clients with a GPU."""
+    backbone = facts.backbone or "resnet18"
+    upload = net_bytes(facts, backbone, ON_GPU)
+    return Choice("etf-balanced", "classwise", upload, epochs=ON_GPU, backbone=backbone)
+
+
+def rounds(recipe: str, factor: int) -> Maker:
+    """A method with several rounds of one local epoch; messages are `factor` nets large."""
+
+    def make(facts: Facts) -> Choice:
+        backbone = net_for(facts, 1, 4 * factor)
+        each = factor * net_bytes(facts, backbone, 1)
+        count = min(facts.exchanges, MOST_ROUNDS)
+        if facts.megabytes is not None:
+            count = max(4, min(count, int(facts.megabytes * 1e6 // each)))
+        entry = {"use": recipe, "budget": {"epochs": 1}, "as": recipe}
+        return Choice(entry, "average", count * each, rounds=count, epochs=1, backbone=backbone)
+
+    return make
+
+
+def net_for(facts: Facts, epochs: int, copies: int = 1) -> str:
+    """The user's net, or resnet10, or a narrower one if `copies` of it are too large to send."""
+    if facts.backbone is not None:
+        return facts.backbone
+    fits = allowed(facts, copies * net_bytes(facts, "resnet10", epochs))
+    return "resnet10" if fits else "resnet10-narrow"
