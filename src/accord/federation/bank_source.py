@@ -84,7 +84,7 @@ def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> No
     if info["images"] != allocation.dataset.folder.name:
         return  # other images, or images that were converted in another way: no comparison
     learnt, ours = _learnt(info, allocation, path), allocation.split
-    measured = {"validation": ours.validation, "own": allocation.part("own").rows}
+    measured = {"validation": ours.validation, "held-out": allocation.part("own").rows}
     if ours.test_from == "train":
         measured["test"] = ours.test
     for part, rows in measured.items():
