@@ -130,22 +130,22 @@ def digit_pairs(seed: int, images: int, first: int, last: int) -> Data:
 
 
 def test_with_many_classes_it_is_as_sure_as_it_is_right() -> None:
-    """If one multinomial covariance stands for V_c, as for ten classes, the ECE is 12 %."""
+    """With a multiple of M_c in place of its ratio to M, the ECE is 12 %."""
     train, test = digit_pairs(0, 5_000, 0, 900), digit_pairs(1, 3_000, 900, 1_797)
     said = told(train, 100, test.features)
     metrics = Tally.of(said, torch.from_numpy(test.labels), 100).metrics()
     assert metrics.accuracy > 0.8
     assert metrics.ece < 0.06
-    # With 10 images a class, the noise of the class means would make it 25 points too sure.
+    # With 20 images of each class and much noise, the ECE is 10 % if `excesses` are left out.
     draws = numpy_generator(0, "noise")
     train, test = (
-        Data(some.features + 0.5 * draws.normal(size=some.features.shape), some.labels)
-        for some in (train.take(np.arange(1_000)), test)
+        Data(some.features + draws.normal(size=some.features.shape), some.labels)
+        for some in (train.take(np.arange(2_000)), test)
     )
     said = told(train, 100, test.features)
     metrics = Tally.of(said, torch.from_numpy(test.labels), 100).metrics()
-    assert 0.2 < metrics.accuracy < 0.3
-    assert metrics.ece < 0.06
+    assert 0.05 < metrics.accuracy < 0.12
+    assert metrics.ece < 0.07
 
 
 @looped("known", [1.0, 0.7])

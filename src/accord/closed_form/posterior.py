@@ -99,7 +99,8 @@ def excesses(moments: Moments, within: Tensor, counts: Tensor) -> Tensor:
     mean of (known·η)·V⁻¹(known·η) is known² tr(V⁻¹ within)/n_c, at most about C/n_c: it matters
     for many classes with few images each.
     """
-    return moments.known**2 * torch.linalg.solve(moments.raised, within).trace() / counts
+    ratio: Tensor = torch.linalg.solve(moments.raised, within).trace()
+    return moments.known**2 * ratio / counts
 
 
 def _centred(rows: Tensor) -> Tensor:
