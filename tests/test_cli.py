@@ -444,5 +444,15 @@ def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path, 
     assert any(row["name"] == "digits" for row in json.loads(here("data", "--json").out))
     doctor = here("doctor")
     assert doctor.code == 0
-    for word in ("Python", "torch", "cores", "memory", "disk", "datasets", "notebook", "gradient"):
+    for word in (
+        "Python",
+        "torch",
+        "processor",
+        "cores",
+        "memory",
+        "disk",
+        "datasets",
+        "notebook",
+        "gradient",
+    ):
         assert word in doctor.out

@@ -27,6 +27,7 @@ from accord.messages import NET
 from accord.methods import methods
 from accord.objective import terms
 from methods.scenes import scene_of
+from pages import page, written_files
 from tests_support import brief_for, images_of, train, training_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,8 +82,11 @@ def test_examples_pass_the_lint() -> None:
 
 
 def test_examples_pass_the_types(tmp_path: Path) -> None:
-    files = [tmp_path / Path(path).name for path in EXAMPLES]
-    for file, code in zip(files, EXAMPLES.values(), strict=True):
+    tutorial = written_files(page("tutorial-add-method.md"))
+    shown = EXAMPLES | {path: code for path, code in tutorial.items() if path.startswith("src/")}
+    assert len(shown) == len(EXAMPLES) + 1
+    files = [tmp_path / Path(path).name for path in shown]
+    for file, code in zip(files, shown.values(), strict=True):
         file.write_text(code)
     config = ["--config-file", str(ROOT / "pyproject.toml")]
     done = subprocess.run(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
 from accord.data.images import Dataset, Images, Labels
-from accord.data.split import Split, balanced_subset, split, stratified_split
+from accord.data.split import Split, split
+from accord.data.strata import balanced_subset, stratified_split
 from core.cases import looped
 
 label_lists = st.lists(st.integers(0, 6), min_size=1, max_size=80)

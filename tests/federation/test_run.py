@@ -14,6 +14,7 @@ import torch
 import accord
 from accord.client.training import Training
 from accord.core.errors import AccordError
+from accord.core.processor import processor
 from accord.core.randomness import torch_generator
 from accord.federation.briefing import opening
 from accord.federation.plan import Plan
@@ -97,6 +98,7 @@ def test_trial_json_says_what_was_done(made: tuple[Path, Raw]) -> None:
         assert sum(map(sum, info["label_counts"])) == 160  # 200 less a fifth for validation
         assert len(info["partition_hash"]) == 64
         assert torch.__version__.startswith(info["versions"]["torch"])  # maybe with +cu130
+        assert info["processor"] == processor()
         assert info["peak_memory_bytes"] > 10**7
         assert info["config"]["budget"]["epochs"] == 3
 
@@ -105,7 +107,7 @@ def test_events_hold_every_client_and_epoch_in_order(made: tuple[Path, Raw]) -> 
     for trial in Record(made[0]).trials():
         events = [json.loads(line) for line in trial.events.read_text().splitlines()]
         clients = trial.info()["clients"]
-        expected = [(client, epoch) for client in range(clients) for epoch in (1, 2, 3)]
+        expected = [(str(client), epoch) for client in range(clients) for epoch in (1, 2, 3)]
         assert [(event["client"], event["epoch"]) for event in events] == expected
         needed = (
             "loss loss_local loss_align lambda_raw attenuation lambda_effective lambda_star "
@@ -308,7 +310,7 @@ def test_natural_clients_come_from_a_column(study: Raw, tmp_path: Path) -> None:
     study["partition"] = {"scheme": "by-column", "column": "hospital"}
     accord.run(study, out=tmp_path / "run", workers=1, quiet=True)
     (trial,) = Record(tmp_path / "run").trials()
-    assert trial.info()["sources"] == ["east", "north", "south"]
+    assert list(trial.info()["client_files"]) == ["east", "north", "south"]
 
 
 def test_overlapping_and_single_class_clients_run(study: Raw, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 
 import accord
 from accord.client.training import Training
+from accord.core.processor import processor
 from accord.data.allocation import Allocation
 from accord.data.views import normalise
 from accord.federation.bank_source import uploads_of
@@ -175,13 +176,17 @@ def test_the_teacher_is_a_client_who_holds_the_public_images(made: tuple[Path, R
 def test_a_teacher_leaves_its_telemetry_and_says_what_it_is(made: tuple[Path, Raw]) -> None:
     for folder in teachers(made[0]):
         events = [json.loads(line) for line in folder.events.read_text().splitlines()]
-        assert [(event["client"], event["epoch"]) for event in events] == [(None, 1), (None, 2)]
+        assert [(event["client"], event["epoch"]) for event in events] == [
+            ("teacher", 1),
+            ("teacher", 2),
+        ]
         assert all(event["loss"] > 0 for event in events)
         info = folder.info()
         assert (info["id"], info["status"], info["failures"]) == (folder.id, "finished", [])
         assert info["source"] is None
         assert info["config"]["budget"]["epochs"] == 2
         assert torch.__version__.startswith(info["versions"]["torch"])  # maybe with +cu130
+        assert info["processor"] == processor()
         assert not list(folder.path.glob("state/*"))
 
 

@@ -1,4 +1,7 @@
-"""Learnt weights that are meant to fall with progress, but diverge (OursV12 of the notes)."""
+"""Learnt weights that are meant to fall with progress, but diverge (OursV12 of the notes).
+
+Note 003 (docs/notes.md) reports that λ reached 4 million on SVHN and that the accuracy collapsed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Attenuated(AttenuatedBalance):
 
     σ minimises L_loc/(2σ_l²) + s·L_al/(2σ_a²) + ½ log σ_l² + ½ log σ_a². Therefore
     λ_raw = σ_l²/σ_a² converges to L_loc/(s·L_al), and the effective weight s·λ_raw converges to
-    L_loc/L_al: the attenuation cancels itself, and λ grows without bound as L_al → 0 (note 003).
+    L_loc/L_al: the attenuation cancels itself, and λ grows without bound as L_al → 0.
     """
 
     def start(self, label_counts: Tensor) -> Weigher:

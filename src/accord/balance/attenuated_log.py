@@ -1,4 +1,7 @@
-"""Attenuation of the log term of σ_a, where it takes effect (our own rule, after note 003)."""
+"""Attenuation of the log term of σ_a, where it takes effect.
+
+It is our own rule, after λ had diverged in note 003 (docs/notes.md).
+"""
 
 from __future__ import annotations
 

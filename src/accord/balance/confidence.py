@@ -1,4 +1,7 @@
-"""A weight that grows as the client's own classification loss falls (note 000, plan 2)."""
+"""A weight that grows as the client's own classification loss falls.
+
+It is plan 2 of note 000 (docs/notes.md), which looked for a way without separate stages.
+"""
 
 from __future__ import annotations
 

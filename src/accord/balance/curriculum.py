@@ -1,4 +1,7 @@
-"""A weight that rises during training (note 000, plan 1)."""
+"""A weight that rises during training.
+
+It is plan 1 of note 000 (docs/notes.md), which looked for a way without separate stages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A weight that balances gradients (GradNorm, Chen et al. 2018, arXiv 1711.02257; note 000)."""
+"""A weight that balances gradients (GradNorm, Chen et al. 2018, arXiv 1711.02257).
+
+Note 000 (docs/notes.md) proposes such a weight after its two separate stages had failed.
+"""
 
 from __future__ import annotations
 

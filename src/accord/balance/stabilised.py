@@ -1,4 +1,7 @@
-"""Attenuated weights that are bounded (the repair of OursV12 that note 003 proposes)."""
+"""Attenuated weights that are bounded (the repair of OursV12).
+
+Note 003 (docs/notes.md) proposes the term γ/σ_a² after λ had diverged on SVHN.
+"""
 
 from __future__ import annotations
 

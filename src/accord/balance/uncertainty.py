@@ -14,7 +14,8 @@ class Uncertainty(SigmaBalance):
 
     λ = σ_l²/σ_a² converges to L_loc/L_al: as L_al → 0 it grows without bound, with any optimiser.
     In addition, 1/(2σ_l²) reduces the net's learning rate while L_loc > ½. By default σ shares the
-    net's learning rate, momentum and gradient clipping, as in note 001, where the method failed.
+    net's learning rate, momentum and gradient clipping, as in note 001 (docs/notes.md), in
+    which the accuracy was 12 points below that of a constant λ.
     The repaired recipe trains σ in its own parameter group with a smaller learning rate.
     """
 

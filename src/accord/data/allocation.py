@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accord.core.config import Config
 from accord.core.errors import AccordError
@@ -22,10 +23,13 @@ from accord.data.elsewhere import no_images, no_split
 from accord.data.images import Dataset, Images, Indices
 from accord.data.imageset import ImageSet
 from accord.data.partition import Partition, make_partition
-from accord.data.schemes import Scheme
+from accord.data.schemes import Partitioned, Scheme
 from accord.data.schemes.sites import Sites
 from accord.data.settings import ELSEWHERE, DataConfig
 from accord.data.split import Split, split
+from accord.data.taking_part import hold_out, pool, without
+
+PartName = Literal["test", "validation", "public", "own"]
 
 
 class AllocationFile(Config):
@@ -33,6 +37,7 @@ class AllocationFile(Config):
 
     folder: str  # the folder of the decoded dataset in the cache
     data: DataConfig
+    scheme: Partitioned
     seed: int
     partition: str  # the name of the partition's file in the same folder
 
@@ -43,6 +48,7 @@ class Allocation:
 
     dataset: Dataset
     data: DataConfig
+    scheme: Scheme
     seed: int
     split: Split
     partition: Partition
@@ -51,13 +57,42 @@ class Allocation:
     def classes(self) -> tuple[str, ...]:
         return self.split.classes
 
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """All clients of the scheme, in order; also one that is left out."""
+        return self.partition.sites
+
     def client(self, index: int) -> ImageSet:
         return self._set(self.dataset.train, self.split.train[self.partition.indices[index]])
 
-    def part(self, name: Literal["test", "validation", "public"]) -> ImageSet:
+    def origins(self, index: int) -> Indices:
+        """The site of each image of a client, as an index of `site_names`; −1: unknown.
+
+        A client of pooled images holds images of several sites.
+        """
+        return self.partition.origin(index)
+
+    def part(self, name: PartName) -> ImageSet:
+        """The images of a part; "own" are those that the clients hold out, in order of clients."""
         if name == "test":
             return self._set(self.split.test_part(self.dataset), self.split.test)
+        if name == "own":
+            held = np.concatenate([np.zeros(0, np.int64), *self.partition.own])
+            return self._set(self.dataset.train, held)
         return self._set(self.dataset.train, getattr(self.split, name))
+
+    def owners(self, name: PartName) -> Indices:
+        """The site of each image of a part, as an index of `site_names`; −1 if it is unknown."""
+        if name == "own":
+            sizes = [len(part) for part in self.partition.own]
+            return np.repeat(np.arange(len(sizes)), sizes)
+        source = self.split.test_part(self.dataset) if name == "test" else self.dataset.train
+        rows, column = self.part(name).rows, self.scheme.named_by
+        if column is None or column not in source.columns:
+            return np.full(len(rows), -1, np.int64)
+        places = {name: place for place, name in enumerate(self.site_names)}
+        values, position = np.unique(source.columns[column][rows], return_inverse=True)
+        return np.array([places.get(name, -1) for name in values.tolist()], np.int64)[position]
 
     def _set(self, part: Images, rows: Indices) -> ImageSet:
         return ImageSet(part.images, rows, self.split.renumber(np.asarray(part.labels)[rows]))
@@ -68,14 +103,15 @@ class Allocation:
         if target.exists() and partitions.load(target).hash != self.partition.hash:
             raise AccordError(
                 f"{target} holds another partition than the one that this study, seed and version "
-                "of Accord give: the results would mix two partitions. Choose another folder with "
-                "--out."
+                "of Accord give: the results would mix two partitions. Choose another folder for "
+                "the record."
             )
         if not target.exists():
             partitions.save(self.partition, target)
         content = AllocationFile(
             folder=str(self.dataset.folder),
             data=self.data,
+            scheme=self.scheme,
             seed=self.seed,
             partition=target.name,
         )
@@ -84,35 +120,107 @@ class Allocation:
 
 def allocate(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> Allocation:
     """Splits `dataset` and distributes its training images to clients."""
-    chosen = split_of(dataset, data, seed)
+    chosen = split_of(dataset, data, scheme, seed)
     if isinstance(scheme, Sites):
         partition = partitions.of_sites(scheme.names, len(chosen.classes))
-        return Allocation(dataset, data, seed, chosen, partition)
+        return Allocation(dataset, data, scheme, seed, chosen, partition)
     if data.name == ELSEWHERE:
         raise AccordError(
             f"the study has no images to distribute with the partition scheme {scheme.name!r}. "
             "Name a dataset with data.name; or, if the clients hold their own images, set "
             "partition.scheme to sites and partition.names to their names."
         )
+    make = _pooled if scheme.pooled else _separate
+    made = Allocation(
+        dataset, data, scheme, seed, chosen, make(dataset, data, scheme, seed, chosen)
+    )
+    _refuse_unmeasured(made)
+    return made
+
+
+def _separate(
+    dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int, chosen: Split
+) -> Partition:
+    """The partition of clients that each hold their own images."""
     labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
     columns = {name: column[chosen.train] for name, column in dataset.train.columns.items()}
-    if scheme.named_by:
-        _refuse_emptied_client(dataset, chosen, scheme.named_by)
     partition = make_partition(labels, len(chosen.classes), scheme, seed, columns)
-    return Allocation(dataset, data, seed, chosen, partition)
+    if data.dealt != "train" and (data.test_per_client or scheme.leave_out):
+        raise AccordError(
+            f"'data.dealt': expected train, because data.test_per_client and partition.leave_out "
+            f"are for clients that hold the training images; found {data.dealt}."
+        )
+    if scheme.named_by:
+        values = dataset.train.columns[scheme.named_by]
+        _refuse_emptied_client(values, partition, chosen, data)
+        held = values[chosen.own]
+        own = tuple(chosen.own[held == site] for site in partition.sites)
+        partition = replace(partition, own=own)
+    elif data.test_per_client:
+        partition, positions = hold_out(partition, labels, data.test_per_client, seed)
+        partition = replace(partition, own=tuple(chosen.train[part] for part in positions))
+        _refuse_small(partition, scheme, data)
+    return without(partition, scheme.leave_out) if scheme.leave_out else partition
 
 
-def _refuse_emptied_client(dataset: Dataset, chosen: Split, column: str) -> None:
-    """Refuses a split that leaves a client without images, because the client would disappear."""
-    values = dataset.train.columns.get(column)
-    if values is None:
-        return  # the scheme reports the missing column
-    taken = np.concatenate([chosen.public, chosen.validation])
-    gone = sorted(set(values[taken].tolist()) - set(values[chosen.train].tolist()))
+def _pooled(
+    dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int, chosen: Split
+) -> Partition:
+    """The partition of clients that each hold all images that the clients of the scheme hold.
+
+    `data.dealt` adds the public images, or replaces the clients' images by them.
+    """
+    dealt = data.model_copy(update={"dealt": "train"})
+    base = allocate(dataset, dealt, scheme.model_copy(update={"pooled": 0}), seed)
+    rows, origins = [chosen.train[:0]], [chosen.train[:0]]
+    if data.dealt != "public":
+        for client in range(len(base.partition.names)):
+            rows.append(base.client(client).rows)
+            origins.append(base.origins(client))
+    if data.dealt != "train":
+        rows.append(base.part("public").rows)
+        origins.append(base.owners("public"))
+    positions = np.searchsorted(chosen.train, np.concatenate(rows))
+    labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
+    return pool(base.partition, scheme.pooled, positions, np.concatenate(origins), labels)
+
+
+def _refuse_emptied_client(
+    values: NDArray[np.str_], partition: Partition, chosen: Split, data: DataConfig
+) -> None:
+    """Refuses images to distribute that are none of some site, which would disappear."""
+    known = np.concatenate([chosen.train, chosen.public, chosen.validation, chosen.own])
+    gone = sorted(set(values[known].tolist()) - set(partition.sites))
     if gone:
         raise AccordError(
-            f"'public' and 'validation' take every image of client {gone[0]!r} (column "
-            f"{column!r}). Use smaller fractions, or remove that client's images from the data."
+            f"'data.dealt': {data.dealt} leaves client {gone[0]!r} no image to train on. Use a "
+            "larger data.public, or data.dealt: train."
+        )
+
+
+def _refuse_small(partition: Partition, scheme: Scheme, data: DataConfig) -> None:
+    """Refuses held-out images that leave a client fewer images than `min_samples`."""
+    sizes = partition.label_counts.sum(axis=1)
+    if sizes.min() < scheme.min_samples:
+        raise AccordError(
+            f"'data.test_per_client': {data.test_per_client} leaves client "
+            f"{partition.names[int(sizes.argmin())]} {sizes.min():,} images to train on; expected "
+            f"at least {scheme.min_samples:,} (partition.min_samples). Use a smaller fraction, or "
+            "a smaller min_samples."
+        )
+
+
+def _refuse_unmeasured(made: Allocation) -> None:
+    """Refuses to leave out a client on whose images nothing would be measured."""
+    left_out = made.scheme.leave_out
+    if left_out is None:
+        return
+    site = made.site_names.index(left_out)
+    if not any((made.owners(part) == site).any() for part in ("test", "own")):
+        raise AccordError(
+            f"'partition.leave_out': expected held-out images of client {left_out!r}, on which the "
+            "model could be measured; found none. Set data.test_per_client, for example to 0.2, or "
+            "use a dataset whose test part names the client of each image."
         )
 
 
@@ -122,8 +230,8 @@ def open_allocation(path: Path) -> Allocation:
     here = content.data.name != ELSEWHERE
     dataset = open_cached(Path(content.folder)) if here else no_images(content.data)
     partition = partitions.load(path.with_name(content.partition))
-    chosen = split_of(dataset, content.data, content.seed)
-    return Allocation(dataset, content.data, content.seed, chosen, partition)
+    chosen = split_of(dataset, content.data, content.scheme, content.seed)
+    return Allocation(dataset, content.data, content.scheme, content.seed, chosen, partition)
 
 
 def allocation_key(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> str:
@@ -143,10 +251,15 @@ def public_key(allocation: Allocation) -> str:
     return digest.hexdigest()[:16]
 
 
-def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
+def split_of(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> Split:
     """The purpose of each image. `data.dealt` selects the images that clients hold."""
     if data.name == ELSEWHERE:
         return no_split(data)
+    if scheme.elsewhere and data.test_per_client:
+        raise AccordError(
+            f"'data.test_per_client': expected 0, because the clients hold their own images on "
+            f"their own machines; found {data.test_per_client}. Remove the key."
+        )
     chosen = split(
         dataset,
         classes=data.classes,
@@ -156,7 +269,11 @@ def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
         train_limit=data.train_limit,
         test_limit=data.test_limit,
         seed=seed,
+        column=scheme.named_by,
+        test_per_client=data.test_per_client,
     )
+    if scheme.named_by and scheme.leave_out:
+        chosen = _without(chosen, dataset.train.columns.get(scheme.named_by), scheme.leave_out)
     if data.dealt == "train":
         return chosen
     if data.dealt == "all":
@@ -166,3 +283,11 @@ def split_of(dataset: Dataset, data: DataConfig, seed: int) -> Split:
             "there are no public images to train on: set data.public, for example to 0.1."
         )
     return replace(chosen, train=chosen.public)
+
+
+def _without(chosen: Split, values: NDArray[np.str_] | None, site: str) -> Split:
+    """The split without the public and validation images of a site that takes no part."""
+    if values is None:
+        return chosen  # the scheme reports the missing column
+    public, validation = (part[values[part] != site] for part in (chosen.public, chosen.validation))
+    return replace(chosen, public=public, validation=validation)

@@ -11,7 +11,7 @@ from accord.data import cache
 from accord.data.convert import convert, per_channel
 from accord.data.images import Dataset, Images
 from accord.data.known import DATASETS, Known
-from accord.data.locate import locate
+from accord.data.locate import locate, locate_sites
 from accord.data.raw import Part, Raw, Request, Source, Tell, check_classes
 
 
@@ -22,11 +22,15 @@ def load(
     root: Path | None = None,
     size: int | None = None,
     channels: int | None = None,
+    sites: bool = False,
     tell: Tell,
 ) -> Dataset:
-    """The decoded dataset `name` with images of `size`×`size`×`channels` (None: not converted)."""
+    """The decoded dataset `name` with images of `size`×`size`×`channels` (None: not converted).
+
+    With `sites`, its files are one folder or file for each site, and the column SITE names them.
+    """
     known = DATASETS.get(name)
-    source = locate(known, path, root)
+    source = locate_sites(known, path) if sites else locate(known, path, root)
     constants = (known.mean, known.std, known.augment, known.classes)
     key = cache.key_of(source, name, size, channels, constants)
     folder = cache.obtain(key, lambda: _build(known, source, size, channels, tell), tell)
@@ -54,7 +58,7 @@ def _build(
         std=per_channel(known.std, depth),
         augment=known.augment,
         folder=source.where,
-        remarks=remarks,
+        remarks=(*raw.remarks, *remarks),
     )
 
 

@@ -50,6 +50,7 @@ def no_split(data: DataConfig) -> Split:
         "test_fraction": data.test_fraction,
         "train_limit": data.train_limit,
         "test_limit": data.test_limit,
+        "test_per_client": data.test_per_client,
     }
     for key, value in asked.items():
         if value:
@@ -58,4 +59,4 @@ def no_split(data: DataConfig) -> Split:
                 "Name the server's images with data.name and data.path, or remove the key."
             )
     none, names = np.zeros(0, np.int64), tuple(str(name) for name in data.classes or ())
-    return Split(none, none, none, none, "train", names, np.arange(len(names)))
+    return Split(none, none, none, none, "train", names, np.arange(len(names)), none)

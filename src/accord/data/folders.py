@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def _parts(path: Path) -> tuple[Path, Path | None, list[str]]:
     A class may have the name "train". The folder is the training part only if there is a test
     folder, or no other folder.
     """
-    names = {folder.name for folder in _subfolders(path)}
+    names = {folder.name for folder in subfolders(path)}
     test = next((name for name in TEST_NAMES if name in names), None)
     if "train" not in names or (test is None and len(names) > 1):
         return path, None, []
@@ -45,7 +45,7 @@ def _parts(path: Path) -> tuple[Path, Path | None, list[str]]:
 def _files(path: Path) -> list[Path]:
     train, test, _ = _parts(path)
     parts = [train] if test is None else [train, test]
-    return [image for part in parts for folder in _subfolders(part) for image in _images(folder)]
+    return [image for part in parts for folder in subfolders(part) for image in images_in(folder)]
 
 
 def _read(path: Path, request: Request) -> Raw:
@@ -55,29 +55,45 @@ def _read(path: Path, request: Request) -> Raw:
             f"{path}: these folders are not used: {', '.join(unused)}; only train and "
             f"{test and test.name} are used"
         )
-    classes = request.classes or tuple(folder.name for folder in _subfolders(train))
+    classes = request.classes or tuple(folder.name for folder in subfolders(train))
     if len(classes) < 2:
         raise AccordError(
             f"{train}: expected a folder per class, two or more; found {len(classes)}. Point "
             "`data.path` at the folder that holds the class folders, or train/ and test/."
         )
-    parts = [_part(_rows(train, classes, request), "train", request)]
+    parts = [decoded_part(_rows(train, classes, request), "train", request)]
     if test is not None:
-        parts.append(_part(_rows(test, classes, request), "test", request))
-    return Raw(parts[0], parts[1] if test else None, classes)
+        parts.append(decoded_part(_rows(test, classes, request), "test", request))
+    return Raw(parts[0], parts[1] if test else None, classes, _looks_like_sites(train))
+
+
+def _looks_like_sites(path: Path) -> tuple[str, ...]:
+    """A remark about folders that look like those of sites, each with its own class folders."""
+    first = subfolders(path)
+    if any(file.suffix.lower() in SUFFIXES for one in first for file in one.glob("*.*")):
+        return ()
+    below = Counter(folder.name for one in first for folder in subfolders(one))
+    repeated = [name for name, uses in below.items() if uses > 1]
+    if len(repeated) < 2:
+        return ()
+    return (
+        f"{path}: the folders {shortened([one.name for one in first])} are read as classes, but "
+        f"several of them hold the same folders ({shortened(repeated)}). If they are sites with "
+        "class folders, set partition.scheme to by-folder",
+    )
 
 
 def _rows(part: Path, classes: tuple[str, ...], request: Request) -> Rows:
     """The image files of a part with their labels, in the order of class and file name."""
     rows: Rows = []
-    for folder in _subfolders(part):
+    for folder in subfolders(part):
         if folder.name not in classes:
             raise AccordError(
                 f"{folder}: this class is not among those of "
-                f"{'the study' if request.classes else 'train'} ({_shortened(classes)}). Rename "
+                f"{'the study' if request.classes else 'train'} ({shortened(classes)}). Rename "
                 f"the folder{'' if request.classes else ' or add the class to train'}."
             )
-        images = _images(folder)
+        images = images_in(folder)
         if not images:
             raise AccordError(
                 f"{folder}: expected images ({', '.join(SUFFIXES)}); found none. Add "
@@ -86,39 +102,39 @@ def _rows(part: Path, classes: tuple[str, ...], request: Request) -> Rows:
         rows += [(image, classes.index(folder.name)) for image in images]
     if not rows:
         raise AccordError(f"{part}: expected a folder per class with images; found none.")
-    beside = sum(1 for file in part.iterdir() if file.is_file() and _visible(file))
-    left_out = beside + sum(len(_inside(folder)) for folder in _subfolders(part)) - len(rows)
+    beside = sum(1 for file in part.iterdir() if file.is_file() and visible(file))
+    left_out = beside + sum(len(inside(folder)) for folder in subfolders(part)) - len(rows)
     if left_out:
-        request.tell(f"{part}: {left_out} files that are not images were left out")
+        request.tell(f"{part}: {left_out} files that are not images of a class were left out")
     return rows
 
 
-def _part(rows: Rows, what: str, request: Request) -> Part:
+def decoded_part(rows: Rows, what: str, request: Request) -> Part:
     encoded: Iterable[tuple[str, bytes]] = ((str(path), path.read_bytes()) for path, _ in rows)
     images, found = decode_all(encoded, len(rows), what, request)
     return Part(images, np.array([label for _, label in rows], np.int64), found)
 
 
-def _subfolders(path: Path) -> list[Path]:
-    folders = [entry for entry in path.iterdir() if entry.is_dir() and _visible(entry)]
+def subfolders(path: Path) -> list[Path]:
+    folders = [entry for entry in path.iterdir() if entry.is_dir() and visible(entry)]
     return sorted(folders, key=lambda folder: folder.name)
 
 
-def _images(folder: Path) -> list[Path]:
-    return sorted(file for file in _inside(folder) if file.suffix.lower() in SUFFIXES)
+def images_in(folder: Path) -> list[Path]:
+    return sorted(file for file in inside(folder) if file.suffix.lower() in SUFFIXES)
 
 
-def _inside(folder: Path) -> list[Path]:
+def inside(folder: Path) -> list[Path]:
     """All files in and below a folder, except hidden files and files in hidden folders."""
     found = (file for file in folder.rglob("*") if file.is_file())
     return [f for f in found if not any(p.startswith(".") for p in f.relative_to(folder).parts)]
 
 
-def _visible(path: Path) -> bool:
+def visible(path: Path) -> bool:
     return not path.name.startswith(".")
 
 
-def _shortened(names: tuple[str, ...]) -> str:
+def shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
@@ -137,13 +153,13 @@ def find_tiny_imagenet(folder: Path) -> Source | None:
 
 def _tiny_files(place: Path) -> list[Path]:
     texts = [place / "words.txt", place / "val" / "val_annotations.txt"]
-    return [*texts, *_images(place / "train"), *_images(place / "val")]
+    return [*texts, *images_in(place / "train"), *images_in(place / "val")]
 
 
 def _tiny_read(place: Path, request: Request) -> Raw:
-    wnids = tuple(folder.name for folder in _subfolders(place / "train"))
-    train = _part(_rows(place / "train", wnids, _quiet(request)), "train", request)
-    test = _part(_annotated(place / "val", wnids), "test", request)
+    wnids = tuple(folder.name for folder in subfolders(place / "train"))
+    train = decoded_part(_rows(place / "train", wnids, _quiet(request)), "train", request)
+    test = decoded_part(_annotated(place / "val", wnids), "test", request)
     return Raw(train, test, _words(place / "words.txt", wnids))
 
 

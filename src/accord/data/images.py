@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 Indices = NDArray[np.int64]
+SITE = "site"  # the column with the site of each image, if the files are one folder per site
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from accord.data.formats import find_digits, find_idx, find_svhn
 from accord.data.npz import find_npz
 from accord.data.parquet import find_parquet
 from accord.data.raw import Source
+from accord.data.site_files import find_site_files
+from accord.data.site_folders import find_site_folders
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Known:
 
     "named" datasets are in a data root. "generic" datasets need the user's path, which `find` gets.
     "builtin" datasets need no files. `places` are further folders below a root that are searched
-    (those of torchvision). `system` is the folder of an operating system package.
+    (those of torchvision). `system` is the folder of an operating system package. `find_sites`
+    reads a folder with one entry per site.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Known:
     classes: tuple[str, ...] | None = None
     places: tuple[str, ...] = ()
     system: Path | None = None
+    find_sites: Callable[[Path], Source] | None = None
 
 
 DATASETS: Registry[Known] = Registry("dataset")
@@ -150,6 +154,7 @@ for _known in (
         find=find_folder,
         needs="a folder of class folders, or train/ and test/ with class folders in each",
         augment="upright",
+        find_sites=find_site_folders,
     ),
     Known(
         name="npz",
@@ -157,6 +162,7 @@ for _known in (
         find=find_npz,
         needs="an .npz file, or a folder with train.npz and test.npz",
         augment="upright",
+        find_sites=partial(find_site_files, find=find_npz, suffix=".npz"),
     ),
     Known(
         name="parquet",
@@ -164,6 +170,7 @@ for _known in (
         find=find_parquet,
         needs="a parquet file, or a folder with train*.parquet and test*.parquet",
         augment="upright",
+        find_sites=partial(find_site_files, find=find_parquet, suffix=".parquet"),
     ),
 ):
     DATASETS.register(_known.name)(_known)

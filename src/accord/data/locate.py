@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accord.core.errors import AccordError
 from accord.data.download import DOWNLOADS
-from accord.data.known import Known
+from accord.data.known import DATASETS, Known
 from accord.data.parquet import find_pair, find_parquet
 from accord.data.raw import Source
 
@@ -44,6 +44,34 @@ def locate(known: Known, path: Path | None, root: Path | None) -> Source:
     places = ", ".join(str(folder) for folder in searched)
     do = advice(known, searched[0])
     raise AccordError(f"there are no files of {known.name!r} in {places}. To correct this, {do}.")
+
+
+def found_root(name: str, root: Path | None) -> Path | None:
+    """The data root with the files of a dataset; None if it has none, or needs none."""
+    known = DATASETS.get(name)
+    if known.kind in ("builtin", "generic"):
+        return None
+    folders = (folder for folder in roots_of(known, root) if search(known, folder) is not None)
+    return next((folder.resolve() for folder in folders), None)
+
+
+def locate_sites(known: Known, path: Path | None) -> Source:
+    """The files of a dataset of sites, which are in one folder."""
+    if known.find_sites is None:
+        raise AccordError(
+            f"'partition.scheme': by-folder is for your own images, with data.name folder, npz or "
+            f"parquet; found {known.name!r}. Choose another scheme."
+        )
+    if path is None:
+        raise AccordError(f"{known.name!r} needs `data.path`: a folder with one entry per site.")
+    found = path.expanduser()
+    if not found.is_dir():
+        raise AccordError(
+            f"`data.path` {path}: partition.scheme by-folder expects a folder with one "
+            f"{'folder' if known.name == 'folder' else 'file'} for each site; found "
+            f"{'a file' if found.exists() else 'nothing'}. Correct the path."
+        )
+    return known.find_sites(found)
 
 
 def search(known: Known, root: Path) -> Source | None:

@@ -28,26 +28,35 @@ REDRAWS = 1_000  # the number of draws of a random scheme to reach min_samples
 class Partition:
     """The sorted positions of each client's images in the array of labels.
 
-    `sources` are the column's values of the clients, for the scheme by-column only. `label_counts`
-    is (clients, classes).
+    `names` are the clients' names: the values of a column for clients that come from a column, and
+    "0", "1", … for clients without names of their own. `label_counts` is (clients, classes).
+
+    `sites` are the names of all clients of the scheme, in order; also of one that is left out.
+    `own` are the images that each of them holds out, as rows of the dataset's training part.
+    `origins` says from which site each image of each client comes, as an index of `sites`; None: a
+    client's images are its own.
     """
 
     indices: tuple[Indices, ...]
     names: tuple[str, ...]
-    sources: tuple[str, ...] | None
     label_counts: NDArray[np.int64]
     disjoint: bool
+    sites: tuple[str, ...] = ()
+    own: tuple[Indices, ...] = ()
+    origins: tuple[Indices, ...] | None = None
 
-    @property
-    def known_as(self) -> dict[str, str]:
-        """Name → the value of the client's column, or the name itself if there is no column."""
-        return dict(zip(self.names, self.sources or self.names, strict=True))
+    def origin(self, client: int) -> Indices:
+        """The site of each image of a client, as an index of `sites`."""
+        if self.origins is not None:
+            return self.origins[client]
+        site = self.sites.index(self.names[client])
+        return np.full(len(self.indices[client]), site, np.int64)
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 over the sizes and positions of all clients alone."""
+        """SHA-256 over the sizes and positions of all clients, and of what they hold out."""
         digest = hashlib.sha256()
-        for part in self.indices:
+        for part in (*self.indices, *(part for part in self.own if len(part))):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part.astype("<i8").tobytes())
         return digest.hexdigest()
@@ -77,15 +86,35 @@ def make_partition(
     else:
         raise _too_small(scheme, pool, len(drawn), smallest)
     _check_promises(drawn, pool, scheme)
-    named = scheme.named_by
     indices = tuple(np.sort(part).astype(np.int64) for part in drawn)
+    names = _names(indices, columns[scheme.named_by] if scheme.named_by else None)
     return Partition(
         indices=indices,
-        names=tuple(str(k) for k in range(len(indices))),
-        sources=tuple(np.unique(columns[named]).tolist()) if named else None,
-        label_counts=np.stack([np.bincount(labels[part], minlength=classes) for part in indices]),
+        names=names,
+        label_counts=count_labels(indices, labels, classes),
         disjoint=scheme.disjoint,
+        sites=names,
+        own=tuple(part[:0] for part in indices),
     )
+
+
+def _names(indices: tuple[Indices, ...], column: NDArray[np.str_] | None) -> tuple[str, ...]:
+    """The value of the column in each client's images, or else the clients' numbers."""
+    if column is None:
+        return tuple(str(k) for k in range(len(indices)))
+    names = tuple(str(column[part[0]]) for part in indices)
+    for name in names:
+        if any("\ud800" <= sign <= "\udfff" for sign in name):
+            raise AccordError(
+                f"a client is named {name[:100]!r}, which is not valid text (it cannot be written "
+                "as UTF-8). Correct this value of the column."
+            )
+    return names
+
+
+def count_labels(indices: tuple[Indices, ...], labels: Labels, classes: int) -> NDArray[np.int64]:
+    """(clients, classes): the number of images of each class of each client."""
+    return np.stack([np.bincount(labels[part], minlength=classes) for part in indices])
 
 
 def of_sites(names: tuple[str, ...], classes: int) -> Partition:
@@ -93,9 +122,10 @@ def of_sites(names: tuple[str, ...], classes: int) -> Partition:
     return Partition(
         indices=tuple(np.zeros(0, np.int64) for _ in names),
         names=names,
-        sources=None,
         label_counts=np.zeros((len(names), classes), np.int64),
         disjoint=True,
+        sites=names,
+        own=tuple(np.zeros(0, np.int64) for _ in names),
     )
 
 
@@ -162,13 +192,32 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
 
 def save(partition: Partition, path: Path) -> None:
     """Writes `partition` as safetensors, atomically."""
-    tensors = {
-        "indices": np.concatenate([np.zeros(0, np.int64), *partition.indices]),
-        "sizes": np.array([len(part) for part in partition.indices]),
-        "label_counts": partition.label_counts,
-    }
     metadata = {"header": _header(partition), "hash": partition.hash, "seal": _seal(partition)}
-    write_atomic(path, to_bytes(tensors, metadata))
+    write_atomic(path, to_bytes(_tensors(partition), metadata))
+
+
+def _tensors(partition: Partition) -> dict[str, NDArray[np.int64]]:
+    """The arrays of a partition; those of all clients, and of all sites, one after another."""
+    tensors = {
+        "indices": _joined(partition.indices),
+        "sizes": np.array([len(part) for part in partition.indices], np.int64),
+        "label_counts": partition.label_counts,
+        "own": _joined(partition.own),
+        "own_sizes": np.array([len(part) for part in partition.own], np.int64),
+    }
+    if partition.origins is not None:
+        tensors["origins"] = _joined(partition.origins)
+    return tensors
+
+
+def _joined(parts: tuple[Indices, ...]) -> Indices:
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def _parted(joined: Indices, sizes: Indices) -> tuple[Indices, ...]:
+    ends = np.cumsum(sizes).tolist()
+    parts = zip([0, *ends], ends, strict=False)  # from the end of the part before
+    return tuple(joined[start:end] for start, end in parts)
 
 
 def load(path: Path) -> Partition:
@@ -180,14 +229,15 @@ def load(path: Path) -> Partition:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = file.metadata()
         header = json.loads(metadata["header"])
-        ends = np.cumsum(tensors["sizes"]).tolist()
-        parts = zip([0, *ends], ends, strict=False)  # from the end of the client before
+        sizes, origins = tensors["sizes"], tensors.get("origins")
         partition = Partition(
-            indices=tuple(tensors["indices"][start:end] for start, end in parts),
+            indices=_parted(tensors["indices"], sizes),
             names=tuple(header["names"]),
-            sources=None if header["sources"] is None else tuple(header["sources"]),
             label_counts=tensors["label_counts"],
             disjoint=header["disjoint"],
+            sites=tuple(header["sites"]),
+            own=_parted(tensors["own"], tensors["own_sizes"]),
+            origins=None if origins is None else _parted(origins, sizes),
         )
         whole = _seal(partition) == metadata["seal"] and partition.hash == metadata["hash"]
     except (SafetensorError, KeyError, TypeError, ValueError):
@@ -201,12 +251,15 @@ def load(path: Path) -> Partition:
 
 
 def _header(partition: Partition) -> str:
-    names, sources = partition.names, partition.sources
-    return json.dumps({"names": names, "sources": sources, "disjoint": partition.disjoint})
+    return json.dumps(
+        {"names": partition.names, "disjoint": partition.disjoint, "sites": partition.sites}
+    )
 
 
 def _seal(partition: Partition) -> str:
-    """A checksum over all content of the file. `hash` covers the indices alone."""
-    counts = partition.label_counts
-    content = f"{_header(partition)} {partition.hash} {counts.shape} {counts.tobytes().hex()}"
-    return hashlib.sha256(content.encode()).hexdigest()
+    """A checksum over all content of the file."""
+    digest = hashlib.sha256(_header(partition).encode())
+    for name, tensor in sorted(_tensors(partition).items()):
+        digest.update(f"{name} {tensor.shape}".encode())
+        digest.update(tensor.astype("<i8").tobytes())
+    return digest.hexdigest()

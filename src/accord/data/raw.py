@@ -44,11 +44,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Raw:
-    """The parts of a dataset; `classes` is None if the source holds no class names."""
+    """The parts of a dataset; `classes` is None if the source holds no class names.
+
+    `remarks` are told whenever the dataset is used.
+    """
 
     train: Part
     test: Part | None
     classes: tuple[str, ...] | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,9 @@ class DataConfig(Config):
     validation: float = Field(
         0.0, ge=0, lt=1, description="fraction held out to choose between settings"
     )
+    test_per_client: float = Field(
+        0.0, ge=0, lt=1, description="fraction of each client's images that it holds out as a test"
+    )
     train_limit: int | None = Field(
         None, ge=1, description="number of training images, as a class-balanced subset"
     )

@@ -1,4 +1,8 @@
-"""The split of a dataset into training, validation, public and test images."""
+"""The split of a dataset into training, validation, public and test images.
+
+Every part is stratified by class. If the clients are sites, whose names are in a column of the
+data, every part is stratified by site and, within a site, by class (strata.py).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,13 @@ from numpy.random import Generator
 from accord.core.errors import AccordError, nearest
 from accord.core.randomness import numpy_generator
 from accord.data.images import Dataset, Images, Indices, Labels
+from accord.data.strata import (
+    NothingHeldOutError,
+    Strata,
+    balanced_subset,
+    first_of_each,
+    stratified_split,
+)
 
 TEST_FRACTION = 0.2  # the default for a dataset without a test part
 
@@ -20,9 +31,11 @@ TEST_FRACTION = 0.2  # the default for a dataset without a test part
 class Split:
     """Sorted positions in the decoded parts. No image has two purposes.
 
-    `train`, `validation` and `public` are positions in `dataset.train`; `test` are positions in
-    the part that `test_from` names. `classes` are the kept classes. `numbers[old]` is the new
-    number of the dataset's class `old`, or −1 for a class that was left out.
+    `train`, `validation`, `public` and `own` are positions in `dataset.train`; `test` are positions
+    in the part that `test_from` names. `own` are the images that sites hold out for themselves; it
+    is empty if the clients are not sites of a column. `classes` are the kept classes.
+    `numbers[old]` is the new number of the dataset's class `old`, or −1 for a class that was left
+    out.
     """
 
     train: Indices
@@ -32,6 +45,7 @@ class Split:
     test_from: Literal["train", "test"]
     classes: tuple[str, ...]
     numbers: Labels
+    own: Indices
 
     def renumber(self, labels: Labels) -> Labels:
         """Labels of the dataset as labels of the kept classes."""
@@ -56,27 +70,55 @@ def split(
     train_limit: int | None,
     test_limit: int | None,
     seed: int,
+    column: str | None = None,
+    test_per_client: float = 0.0,
 ) -> Split:
-    """Selects classes, then the test part, the limits, the public set and the validation set.
+    """Selects classes, then the test part, the limits, and the other parts one after another.
 
-    `public` is a fraction of the training images, and `validation` is a fraction of the remaining
-    ones; 0 means none. The test images are the same for every seed.
+    `column` holds the site of each image, if the clients are sites. `test_per_client` is the
+    fraction of each site's images that the site holds out. `public` is a fraction of the images
+    that are left, and `validation` of those that are left then; 0 means none. The test images and
+    those that sites hold out are the same for every seed.
     """
     kept = _kept_classes(dataset, classes)
     numbers = np.full(len(dataset.classes), -1, dtype=np.int64)
     numbers[kept] = np.arange(len(kept))
     train = np.flatnonzero(numbers[dataset.train.labels] >= 0)
-    train, test, test_from = _take_test(dataset, numbers, train, test_fraction)
-    labels = dataset.train.labels
-    train = _limited(train, labels, train_limit, "train_limit")
-    test = _limited(test, _measured_part(dataset).labels, test_limit, "test_limit")
+    strata = Strata.of(dataset.train, column)
+    train, test, test_from = _take_test(dataset, numbers, train, test_fraction, strata)
+    train = _limited(train, strata, train_limit, "train_limit")
+    measured = Strata.of(_measured_part(dataset), column)
+    test = _limited(test, measured, test_limit, "test_limit")
+    own = train[:0]
+    if strata.names and test_per_client:
+        own = _own(train, strata, test_per_client)
+        train = np.setdiff1d(train, own)
     if 0 < public < 1:
-        _refuse_emptied_class(dataset, labels[train], public)
-    shared, train = _take(train, labels, public, numpy_generator(seed, "public"), "public")
+        _refuse_emptied_class(dataset, strata.labels[train], public)
+    shared, train = _take(train, strata, public, numpy_generator(seed, "public"), "public")
     rng = numpy_generator(seed, "validation")
-    held_out, train = _take(train, labels, validation, rng, "validation")
+    held_out, train = _take(train, strata, validation, rng, "validation")
     names = tuple(dataset.classes[index] for index in kept)
-    return Split(train, held_out, shared, test, test_from, names, numbers)
+    return Split(train, held_out, shared, test, test_from, names, numbers, own)
+
+
+def _own(train: Indices, strata: Strata, fraction: float) -> Indices:
+    """The images that the sites hold out for themselves; each site gives `fraction` of its own."""
+    taken = []
+    for site in np.unique(strata.sites[train]).tolist():
+        mine = train[strata.sites[train] == site]
+        # A constant replaces the seed, so that the images are the same for every seed.
+        rng = numpy_generator(0, "own", strata.names[site])
+        taken.append(mine[held_by(strata.labels[mine], fraction, rng)])
+    return np.sort(np.concatenate(taken))
+
+
+def held_by(labels: Labels, fraction: float, rng: Generator) -> Indices:
+    """The sorted positions of the images that one client holds out; none if it has too few."""
+    try:
+        return stratified_split(labels, fraction, rng)[0]
+    except NothingHeldOutError:
+        return np.zeros(0, np.int64)
 
 
 def _kept_classes(dataset: Dataset, wanted: Sequence[str | int] | None) -> list[int]:
@@ -105,7 +147,7 @@ def _class_index(dataset: Dataset, name: str | int) -> int:
 
 
 def _take_test(
-    dataset: Dataset, numbers: Labels, train: Indices, fraction: float | None
+    dataset: Dataset, numbers: Labels, train: Indices, fraction: float | None, strata: Strata
 ) -> tuple[Indices, Indices, Literal["train", "test"]]:
     """(train, test, part of test): the own test part, or a fraction of the training images."""
     if len(train) == 0:
@@ -113,9 +155,8 @@ def _take_test(
     if dataset.test is None:
         # A constant replaces the seed, so that the test images are the same for every seed.
         rng, wanted = numpy_generator(0, "test"), TEST_FRACTION if fraction is None else fraction
-        labels = dataset.train.labels[train]
-        test, rest = stratified_split(labels, wanted, rng, "test_fraction")
-        return train[rest], train[test], "train"
+        test, rest = _take(train, strata, wanted, rng, "test_fraction")
+        return rest, test, "train"
     if fraction is not None:
         raise AccordError(
             f"'test_fraction': {dataset.name} comes with its own test part of "
@@ -127,17 +168,23 @@ def _take_test(
     return train, test, "test"
 
 
-def _limited(part: Indices, labels: Labels, limit: int | None, key: str) -> Indices:
-    return part if limit is None else part[balanced_subset(labels[part], limit, key)]
+def _limited(part: Indices, strata: Strata, limit: int | None, key: str) -> Indices:
+    """A subset with balanced classes; or, of sites, with their own sizes and class shares."""
+    if limit is None:
+        return part
+    if strata.names:
+        return part[first_of_each(strata.take(part), limit, key)]
+    return part[balanced_subset(strata.labels[part], limit, key)]
 
 
 def _take(
-    part: Indices, labels: Labels, fraction: float, rng: Generator, key: str
+    part: Indices, strata: Strata, fraction: float, rng: Generator, key: str
 ) -> tuple[Indices, Indices]:
     """(taken, rest) of `part`."""
     if fraction == 0:
         return part[:0], part
-    taken, rest = stratified_split(labels[part], fraction, rng, key)
+    some = strata.take(part)
+    taken, rest = stratified_split(some.labels, fraction, rng, key, some.sites)
     return part[taken], part[rest]
 
 
@@ -152,65 +199,3 @@ def _refuse_emptied_class(dataset: Dataset, labels: Labels, public: float) -> No
             f"{dataset.classes[present[first]]!r} leaves clients none of it. Use a smaller "
             "fraction or more images."
         )
-
-
-def balanced_subset(labels: Labels, limit: int, key: str = "limit") -> Indices:
-    """The sorted positions of the first images of every class in file order.
-
-    The classes are as equally frequent as the data allow. `key` is the user's name of the limit.
-    """
-    present = len(np.unique(labels))
-    if limit < max(1, present):
-        raise AccordError(
-            f"{key!r}: expected at least {max(1, present)}, one image for each class; "
-            f"found {limit}. Use a larger number or remove the key."
-        )
-    # The first image of every class is taken, then the second of every class, and so on.
-    order = np.lexsort((labels, _rank_in_class(labels)))
-    return np.sort(order[:limit])
-
-
-def _rank_in_class(labels: Labels) -> Indices:
-    """0 for the first image of its class, 1 for the second, …"""
-    order = np.argsort(labels, kind="stable")
-    _, counts = np.unique(labels, return_counts=True)
-    ranks = np.empty(len(labels), dtype=np.int64)
-    ranks[order] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return ranks
-
-
-def stratified_split(
-    labels: Labels, fraction: float, rng: Generator, key: str = "fraction"
-) -> tuple[Indices, Indices]:
-    """(held out, rest), both sorted, with about `fraction` of every class held out.
-
-    A class gives ⌊fraction·n_c⌋ images or one more. The classes with the largest remainders give
-    one more until round(fraction·n) is reached. A class never gives its last image, so with very
-    small classes the total can be smaller. `key` is the user's name of the fraction.
-    """
-    if not 0 < fraction < 1:
-        raise AccordError(f"{key!r}: expected a fraction between 0 and 1; found {fraction}.")
-    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    shares = _shares(counts, fraction)
-    # The images of a class are put in random order, and the first `share` of them are held out.
-    shuffled = rng.permutation(len(labels))
-    ranks = np.empty(len(labels), dtype=np.int64)
-    ranks[shuffled] = _rank_in_class(classes[shuffled])
-    held_out = ranks < shares[classes]
-    if not held_out.any():
-        raise AccordError(
-            f"{key!r}: {fraction} of {len(labels):,} images in {len(counts):,} classes holds out "
-            "none at all. Use a larger fraction or more images per class."
-        )
-    return np.flatnonzero(held_out), np.flatnonzero(~held_out)
-
-
-def _shares(counts: Indices, fraction: float) -> Indices:
-    """The number of images that each class gives."""
-    exact = fraction * counts
-    shares: Indices = np.minimum(np.floor(exact).astype(np.int64), counts - 1)
-    missing = round(fraction * int(counts.sum())) - int(shares.sum())
-    largest_first = np.argsort(shares - exact, kind="stable")
-    able = largest_first[shares[largest_first] + 1 < counts[largest_first]]
-    shares[able[: max(0, missing)]] += 1
-    return shares

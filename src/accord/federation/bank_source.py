@@ -10,7 +10,9 @@ import numpy as np
 
 from accord.core.config import parse
 from accord.core.errors import AccordError
-from accord.data.allocation import Allocation, split_of
+from accord.data.allocation import Allocation, allocate, split_of
+from accord.data.images import Indices
+from accord.data.schemes import make_scheme
 from accord.data.settings import DataConfig
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing
@@ -81,11 +83,8 @@ def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> No
         )
     if info["images"] != allocation.dataset.folder.name:
         return  # other images, or images that were converted in another way: no comparison
-    data = parse(DataConfig, info["config"]["data"], f"{path}/trial.json")
-    theirs, ours = split_of(allocation.dataset, data, info["seed"]), allocation.split
-    # A teacher has no clients: it was trained on the public images only.
-    learnt = np.concatenate([theirs.train, theirs.public]) if "clients" in info else theirs.public
-    measured = {"validation": ours.validation}
+    learnt, ours = _learnt(info, allocation, path), allocation.split
+    measured = {"validation": ours.validation, "own": allocation.part("own").rows}
     if ours.test_from == "train":
         measured["test"] = ours.test
     for part, rows in measured.items():
@@ -96,6 +95,21 @@ def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> No
                 f"{len(rows):,} {part} images of this study, so the accuracy on these images would "
                 "be too high. Use a source that was made with the same data section and seed."
             )
+
+
+def _learnt(info: dict[str, Any], allocation: Allocation, path: Path) -> Indices:
+    """The images that the nets of an earlier trial were trained on."""
+    config, where = info["config"], f"{path}/trial.json"
+    asked = (
+        parse(DataConfig, config["data"], where),
+        make_scheme(config["partition"], where),
+        info["seed"],
+    )
+    if "clients" not in info:  # a teacher, which was trained on the public images only
+        return split_of(allocation.dataset, *asked).public
+    theirs = allocate(allocation.dataset, *asked)
+    clients = (theirs.client(k).rows for k in range(len(theirs.partition.names)))
+    return np.concatenate([theirs.split.public, *clients])
 
 
 def digest_of(source: TrialFolder) -> str:

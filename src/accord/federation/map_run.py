@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from accord.core.processor import processor
 from accord.core.versions import versions
 from accord.engines.base import Job
 from accord.federation.tasks import Task
@@ -80,5 +81,6 @@ class MapRun(Run):
                 "map": self.map.model_dump(mode="json"),
                 "teacher": self.teacher.folder.id if self.teacher else None,
                 "versions": versions(),
+                "processor": processor(),
             }
         )

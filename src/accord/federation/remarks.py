@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from accord.core.names import listed
 from accord.data.allocation import Allocation
 from accord.data.images import Dataset
 from accord.federation.briefing import settled_map
@@ -16,6 +19,51 @@ def empty_classes(dataset: Dataset) -> list[str]:
     held = set(np.unique(dataset.train.labels).tolist())
     empty = [name for index, name in enumerate(dataset.classes) if index not in held]
     return [f"{len(empty)} classes have no training image ({_some(empty)})"] if empty else []
+
+
+def about_sites(allocation: Allocation) -> list[str]:
+    """Remarks about sites that have no images to train on, or none that are held out."""
+    column = allocation.scheme.named_by
+    remarks = _absent(allocation, column) if column is not None else []
+    if not allocation.data.test_per_client:
+        return remarks
+    names = zip(allocation.site_names, allocation.partition.own, strict=True)
+    few = [name for name, own in names if not len(own)]
+    if few:
+        remarks.append(
+            f"{len(few)} clients hold out no test images, because they have too few of each class "
+            f"({_some(few)})"
+        )
+    return remarks
+
+
+def _absent(allocation: Allocation, column: str) -> list[str]:
+    """Remarks about the sites of a column that are missing in a part of the data."""
+    dataset, names = allocation.dataset, allocation.site_names
+    remarks = []
+    idle = sorted(set(dataset.train.columns[column].tolist()) - set(names))
+    if idle:
+        remarks.append(
+            f"{len(idle)} sites have no training image of the chosen classes and are no clients "
+            f"({_some(idle)})"
+        )
+    measured = allocation.split.test_part(dataset)
+    if column not in measured.columns:
+        remarks.append(
+            f"the test part has no column {column!r}: the sites of its images are unknown "
+            "(data.test_per_client holds out images of each site)"
+        )
+        return remarks
+    owners = allocation.owners("test")
+    unmeasured = [name for k, name in enumerate(names) if not (owners == k).any()]
+    if unmeasured:
+        remarks.append(f"{len(unmeasured)} sites have no test images ({_some(unmeasured)})")
+    strange = sorted(set(measured.columns[column][allocation.split.test].tolist()) - set(names))
+    if strange:
+        remarks.append(
+            f"{len(strange)} sites have test images, but no training images ({_some(strange)})"
+        )
+    return remarks
 
 
 def lacking_in_bank(allocation: Allocation) -> str | None:
@@ -31,19 +79,62 @@ def lacking_in_bank(allocation: Allocation) -> str | None:
     )
 
 
-def revealing(trial: Trial, allocation: Allocation) -> tuple[int, int, int]:
-    """(clients with fewer images than features, clients, features) of a closed form.
+class Privacy:
+    """Counts the clients of closed forms that hold fewer images than φ has features.
 
-    The sums of such clients reveal single images. Clients whose images are elsewhere do not count.
+    The sums of such a client may reveal individual images. Every partition of a study counts, once
+    for each recipe. Clients whose images are elsewhere are unknown, and do not count.
     """
-    recipe = trial.recipe
-    if not isinstance(recipe, ClosedFormRecipe) or recipe.pooled:
-        return 0, 0, 0
-    channels = allocation.dataset.train.images.shape[3]
-    width = settled_map(trial, recipe, allocation).width(channels)
-    sizes = allocation.partition.label_counts.sum(axis=1)
-    return int(((sizes > 0) & (sizes < width)).sum()), len(sizes), width
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, _Count]] = {}  # recipe → partition → its count
+
+    def add(self, trial: Trial, key: str, allocation: Allocation) -> None:
+        """Counts the clients of a trial; `key` is that of its allocation."""
+        recipe = trial.recipe
+        if not isinstance(recipe, ClosedFormRecipe) or recipe.pooled:
+            return
+        channels = allocation.dataset.train.images.shape[3]
+        width = settled_map(trial, recipe, allocation).width(channels)
+        sizes = allocation.partition.label_counts.sum(axis=1)
+        small = int(((sizes > 0) & (sizes < width)).sum())
+        fewer = (
+            "a smaller map.landmarks" if recipe.map.landmarks else "a smaller count in map.blocks"
+        )
+        column = trial.setup.partition.named_by
+        larger = f"the same value of {column!r}" if column else "a smaller partition.clients"
+        found = self._found.setdefault(recipe.name, {})
+        found[key] = _Count(small, len(sizes), width, fewer, larger)
+
+    def remarks(self) -> list[str]:
+        """A remark for each recipe with such clients, and what to do."""
+        counts = {name: list(found.values()) for name, found in self._found.items()}
+        return [_remark(name, c) for name, c in counts.items() if any(one.small for one in c)]
+
+
+class _Count(NamedTuple):
+    """The clients of one partition."""
+
+    small: int  # number of clients with fewer images than features
+    clients: int
+    width: int  # number of features
+    fewer: str  # how the recipe gets fewer features
+    larger: str  # how the study gets larger clients
+
+
+def _remark(name: str, counts: list[_Count]) -> str:
+    small, clients = (sum(c.small for c in counts), sum(c.clients for c in counts))
+    cells = sum(c.small > 0 for c in counts)
+    where = f" (in {cells} of {len(counts)} partitions)" if len(counts) > 1 else ""
+    widths = sorted({c.width for c in counts})
+    width = f"{widths[0]:,}" if len(widths) == 1 else f"{widths[0]:,}–{widths[-1]:,}"
+    return (
+        f"{name}: {small:,} of {clients:,} clients{where} hold fewer images than φ has features "
+        f"({width}): their sums may reveal individual images. Use a map with fewer features "
+        f"({counts[0].fewer}), merge small clients ({counts[0].larger}), or use secure "
+        "aggregation; see docs/closed-form.md"
+    )
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return listed(names, most=5)

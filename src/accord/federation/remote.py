@@ -1,8 +1,8 @@
 """A client's work on another machine: the request, and the check of what comes back.
 
 The engine carries both. The request names the client and, if the client has no images of its own,
-the rows of a dataset that it shall use. The answer holds one upload per checkpoint, which is
-checked and only then written into the record.
+the dataset and the partition of which it shall use its part. The answer holds one upload per
+checkpoint, which is checked and only then written into the record.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from accord.core.config import Config
 from accord.core.errors import AccordError, ClientError
-from accord.core.files import read_json, write_atomic
+from accord.core.files import write_atomic
+from accord.core.names import shown
 from accord.core.text import one_line
 from accord.core.versions import versions
-from accord.data.allocation import Allocation, AllocationFile, open_allocation
-from accord.data.settings import ELSEWHERE, DataConfig
+from accord.data.allocation import Allocation, open_allocation
+from accord.data.schemes import Partitioned
+from accord.data.settings import DataConfig
 from accord.federation.tasks import Task
 from accord.federation.tasks.answer import AnswerBriefing
 from accord.federation.tasks.base import briefing_at
@@ -27,7 +28,7 @@ from accord.messages import Briefing, Upload, expected_upload
 from accord.record.folders import RoundFolder
 from accord.record.record import Record
 
-BRIEFING, ROWS = "briefing", "rows"
+BRIEFING = "briefing"
 SLACK = 4_000_000  # bytes of an upload besides its tensors: the header with its telemetry
 
 
@@ -35,8 +36,10 @@ class Share(Config):
     """The part of a dataset that a client without images of its own uses."""
 
     data: DataConfig
+    scheme: Partitioned
     seed: int
     images: str  # the name of the decoded dataset, a hash of its content
+    partition: str  # the hash of the partition
 
 
 class Request(Config):
@@ -69,24 +72,27 @@ class Desk:
 
     def request(self, task: AnswerBriefing) -> tuple[dict[str, Any], dict[str, bytes]]:
         """The text and the parts of the letter to the client."""
-        share, parts = self._share(task)
         request = Request(
-            versions=versions(), client=task.name, remembers=task.remembers, share=share
+            versions=versions(),
+            client=task.name,
+            remembers=task.remembers,
+            share=self._share(task),
         )
-        parts[BRIEFING] = self._folder(task).briefing.read_bytes()
+        parts = {BRIEFING: self._folder(task).briefing.read_bytes()}
         return request.model_dump(mode="json"), parts
 
-    def _share(self, task: AnswerBriefing) -> tuple[Share | None, dict[str, bytes]]:
-        path = self.record.allocation(task.allocation)
-        content = AllocationFile.model_validate(read_json(path))
+    def _share(self, task: AnswerBriefing) -> Share | None:
         allocation = self._allocation(task)
-        if content.data.name == ELSEWHERE or task.client is None:
-            return None, {}
-        rows = allocation.partition.indices[task.client]
-        if not len(rows):  # a site, whose images the server does not know
-            return None, {}
-        share = Share(data=content.data, seed=content.seed, images=allocation.dataset.folder.name)
-        return share, {ROWS: rows.astype("<i8").tobytes()}
+        # A site has its own images, which the server does not know.
+        if allocation.scheme.elsewhere or task.client is None:
+            return None
+        return Share(
+            data=allocation.data,
+            scheme=allocation.scheme,
+            seed=allocation.seed,
+            images=allocation.dataset.folder.name,
+            partition=allocation.partition.hash,
+        )
 
     def _allocation(self, task: AnswerBriefing) -> Allocation:
         if task.allocation not in self._allocations:
@@ -141,8 +147,8 @@ class Desk:
         header = upload.header
         if (header.client, header.epoch) != (task.name, epoch):
             raise ClientError(
-                f"its upload was refused: expected that of client {task.name} after epoch {epoch}; "
-                f"found {one_line(header.client)!r} after epoch {header.epoch}."
+                f"its upload was refused: expected that of client {shown(task.name)} after "
+                f"epoch {epoch}; found {header.client[:100]!r} after epoch {header.epoch}."
             )
         self._check_counts(task, upload)
 
@@ -156,10 +162,6 @@ class Desk:
                 f"its upload was refused: expected the label counts {counts} of its images; found "
                 f"{found}."
             )
-
-
-def rows_of(parts: dict[str, bytes]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.frombuffer(parts.get(ROWS, b""), "<i8").astype(np.int64)
 
 
 def progress_file(folder: Path) -> Path:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from accord.core.processor import processor
 from accord.core.versions import versions
 from accord.engines.base import Job
 from accord.federation.bank_source import uploads_of
@@ -89,8 +90,7 @@ class TeacherRun(Run):
     def way(self) -> Iterator[Step]:
         if self.source is None and not self.features.exists():
             yield self._training()
-            names = enumerate(self.clients) if self.teachers > 1 else [(None, NAME)]
-            self.folder.write_events(self.events_of(self.folder.round(1), names))
+            self.folder.write_events(self.events_of(self.folder.round(1), self.clients))
         if self.encodes and not self.features.exists():
             yield [self._encoding()]
 
@@ -134,7 +134,10 @@ class TeacherRun(Run):
             ),
             "config": {
                 **self.trial.setup.model_dump(mode="json"),
+                # The scheme has a part in the choice of the public images.
+                "partition": self.allocation.scheme.model_dump(mode="json"),
                 "recipe": self.trial.recipe.model_dump(mode="json"),
             },
             "versions": versions(),
+            "processor": processor(),
         }

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from accord.core.processor import processor
 from accord.core.versions import versions
-from accord.federation.teaching import needs_teacher
 from accord.fusion.named import NamedFusion
+from accord.record.folders import client_file
 from accord.record.summary import summaries
-from accord.study.study import Trial
+from accord.study.coordinates import partition_of
 
 if TYPE_CHECKING:
     from accord.federation.trial_run import TrialRun
@@ -20,7 +21,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
     trial, partition = run.trial, run.allocation.partition
     setup = trial.setup.model_dump(mode="json")
     reports = [one.report for one in run.rounds if one.closed]
-    scheme = "pooled" if trial.recipe.pooled else setup["partition"]["scheme"]
+    scheme = partition_of(trial)
     measured = run.folder.measures()["checkpoints"] if status == "finished" else []
     return {
         "id": run.folder.id,
@@ -31,18 +32,18 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "images": run.allocation.dataset.folder.name,
         "partition": scheme,
         "alpha": trial.setup.partition.skew,
-        "clients": len(run.clients),
+        "clients": _clients(run),
         "recipe": trial.recipe.name,
         "seed": trial.seed,
         "partition_hash": partition.hash,
         "label_counts": partition.label_counts.tolist(),
-        "sources": partition.sources,
+        "client_files": {name: client_file(name) for name in partition.names},
         "classes": run.allocation.classes,
         "rounds": [report.model_dump(mode="json") for report in reports],
         "upload_bytes": sum(report.upload_bytes for report in reports),
         "download_bytes": sum(report.download_bytes for report in reports),
         "seconds": sum(report.seconds for report in reports),
-        "idle": _idle_sections(trial),
+        "idle": trial.idle_sections,
         "summary": summaries(measured, scheme),
         "peak_memory_bytes": max(run.peak_memory, old.get("peak_memory_bytes") or 0),
         "training": run.training_key,
@@ -54,13 +55,16 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
             "options": trial.options.model_dump(mode="json"),
         },
         "versions": versions(),
+        "processor": processor(),
     }
 
 
-def _idle_sections(trial: Trial) -> list[str]:
-    """The sections about teachers that the trial does not depend on."""
-    used = {"mergenet": trial.recipe.uses_mergenet, "teacher": needs_teacher(trial)}
-    return [name for name, is_used in used.items() if not is_used]
+def _clients(run: TrialRun) -> int:
+    """The number of clients; of a pooled trial, the number of those whose images it has."""
+    scheme = run.trial.setup.partition
+    if not scheme.pooled:
+        return len(run.clients)
+    return len(run.allocation.site_names) - (scheme.leave_out is not None)
 
 
 def _union(info: dict[str, Any], fusions: Iterable[NamedFusion]) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ def _answered(letter: Letter, given: dict[str, Any]) -> dict[str, bytes]:
         )
     check_device(node.device)
     briefing = Briefing.from_bytes(letter.parts.get(BRIEFING, b""), "the briefing")
-    data = _images(node, request, letter, briefing)
+    data = _images(node, request, briefing)
     keep = Path(node.keep) if node.keep else keep_root()
     progress = _Progress(progress_file(keep))
     paths = Site(node.name, keep).answer(
@@ -98,7 +98,7 @@ def _answered(letter: Letter, given: dict[str, Any]) -> dict[str, bytes]:
     return {str(Upload.load(path).header.epoch): path.read_bytes() for path in paths}
 
 
-def _images(node: NodeConfig, request: Any, letter: Letter, briefing: Any) -> Any:
+def _images(node: NodeConfig, request: Any, briefing: Any) -> Any:
     """The node's own images, or its part of the dataset that the study names."""
     from accord.federation.answering import labelled_images
 
@@ -114,14 +114,12 @@ def _images(node: NodeConfig, request: Any, letter: Letter, briefing: Any) -> An
             "its node shall use its part of the study's dataset (partition=true), but in this "
             'study the clients have images of their own. Set data="/path/to/images" instead.'
         )
-    return _share(node, request.share, letter)
+    return _share(node, request.share)
 
 
-def _share(node: NodeConfig, share: Any, letter: Letter) -> Any:
-    from accord.data.allocation import split_of
+def _share(node: NodeConfig, share: Any) -> Any:
+    from accord.data.allocation import allocate
     from accord.data.datasets import load
-    from accord.data.imageset import ImageSet
-    from accord.federation.remote import rows_of
 
     asked = share.data
     path = node.path or asked.path
@@ -131,15 +129,20 @@ def _share(node: NodeConfig, share: Any, letter: Letter) -> Any:
         root=Path(node.data_root) if node.data_root else None,
         size=asked.image.size,
         channels=asked.image.channels,
+        sites=share.scheme.reads_sites,
         tell=print,
     )
     if dataset.folder.name != share.images:
         raise AccordError(
             f"its node has other images of {asked.name} than the server. Give both the same files."
         )
-    chosen = split_of(dataset, asked, share.seed)
-    rows = chosen.train[rows_of(letter.parts)]
-    return ImageSet(dataset.train.images, rows, chosen.renumber(dataset.train.labels[rows]))
+    allocation = allocate(dataset, asked, share.scheme, share.seed)
+    if allocation.partition.hash != share.partition:
+        raise AccordError(
+            "its node partitions the images in another way than the server. Install the same "
+            "versions of Accord and NumPy on both."
+        )
+    return allocation.client(allocation.partition.names.index(node.name))
 
 
 class _Progress:

@@ -1,4 +1,4 @@
-"""Global prototypes that the server learns from those of clients (note 001, plan B of V9)."""
+"""Global prototypes that the server learns from those of clients (a plan for OursV9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A split into base and head (note 002, plan 2): the first blocks are shared, the rest is not."""
+"""A split into base and head: the first blocks are shared, the rest is not.
+
+Note 002 (docs/notes.md) proposes this as its plan 2.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from accord.core.config import Config
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
 from accord.data.images import Indices, Labels
-from accord.data.split import balanced_subset
+from accord.data.strata import balanced_subset
 from accord.objective.negatives import Rows
 
 USUAL_SIZE = 4096

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from accord.record.rows import Row
+from accord.study.coordinates import is_pooled
 
 THRESHOLDS = (0.60, 0.65, 0.70, 0.75)
 STABLE_POINTS = 5  # `stable` is the mean of so many last points
@@ -35,7 +36,7 @@ class Summary:
 
 def summarise(rows: Sequence[Row], thresholds: Iterable[float] = THRESHOLDS) -> Summary:
     """The summary of the rows of one trial and one fusion; there must be at least one row."""
-    several = max(row["round"] for row in rows) > 1 and rows[0]["partition"] != "pooled"
+    several = max(row["round"] for row in rows) > 1 and not is_pooled(rows[0]["partition"])
     unit: Literal["round", "epoch"] = "round" if several else "epoch"
     # Of several rows with the same round, or the same epoch, the last one stays.
     points = list({row[unit]: row for row in sorted(rows, key=lambda row: row["epoch"])}.values())

@@ -12,6 +12,7 @@ from rich.table import Table
 from accord.core.errors import AccordError
 from accord.record.rows import MEASURED, Row
 from accord.report.tables import drop_columns, plain_table
+from accord.study.coordinates import POOLED, is_pooled
 
 Line = dict[str, Any]
 
@@ -109,7 +110,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
         "dataset": lambda line: str(line["dataset"]),
         "partition": lambda line: str(line["partition"]),
         "clients": lambda line: "–" if pooled(line) else str(line["clients"]),
-        "α": lambda line: "any" if pooled(line) else short(line["alpha"]),
+        "α": lambda line: "any" if line["partition"] == POOLED else short(line["alpha"]),
     }
     for axis in (key for key in (lines[0] if lines else {}) if "." in key):
         columns[axis] = lambda line, axis=axis: short(line[axis])  # type: ignore[misc]
@@ -136,7 +137,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
 
 def pooled(line: Mapping[str, Any]) -> bool:
     """Whether all images are in one place, so that there are no uploads."""
-    return bool(line["partition"] == "pooled")
+    return is_pooled(line["partition"])
 
 
 def _megabytes(line: Line) -> list[float]:
@@ -145,13 +146,13 @@ def _megabytes(line: Line) -> list[float]:
 
 def _caption(lines: list[Line], left_out: list[str]) -> str:
     said = spread({len(line["seeds"]) for line in lines})
-    return f"{said}; in results.csv: {', '.join(left_out)}" if left_out else said
+    return f"in results.csv: {', '.join(left_out)}; {said}" if left_out else said
 
 
 def spread(counts: set[int]) -> str:
     """What ± means, for lines with these numbers of seeds."""
     if not counts or max(counts) == 1:
-        return "one seed: the standard deviation is unknown"
+        return "one seed: not conclusive"
     number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds of each line"
     return f"mean ± standard deviation over {number}"
 

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from rich.table import Table
 
+from accord.core.processor import processor
 from accord.data.cache import cache_root
 from accord.data.inventory import inventory
 from accord.report.tables import plain_table
@@ -49,6 +50,7 @@ def examine(data_root: Path | None) -> list[Check]:
         _python(),
         _torch(),
         *_versions(),
+        Check("processor", processor()),
         _cores(),
         _memory(),
         _disk("disk for records", Path.cwd()),
@@ -105,7 +107,12 @@ def _memory() -> Check:
     memory = psutil.virtual_memory()
     found = f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free"
     if memory.available < 2 * GIB:
-        return Check("memory", found, "note", "A worker needs 0.5 to 3 GiB: use fewer --workers.")
+        return Check(
+            "memory",
+            found,
+            "note",
+            "A worker needs 0.5 to 3 GiB: use fewer workers (accord run … --workers N).",
+        )
     return Check("memory", found)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from accord.nets.inference import EVAL_BATCH, forward_all
 from accord.record.record import Record
 from accord.report.progress import spoken
 from accord.report.tables import plain_table
+from accord.report.terminal import tell
 from accord.study.recipe import TrainingRecipe
 from accord.study.study import Study, Trial
 
@@ -125,7 +125,7 @@ class Estimate:
 def estimate(study: Study, record: Record, data_root: Path | None, workers: int | None) -> Estimate:
     """Times a few steps of every kind of training; finished work in `record` costs nothing."""
     record.refuse_another(study)
-    plan = Plan(study, data_root, lambda line: print(line, file=sys.stderr))
+    plan = Plan(study, data_root, tell, remembered=record.roots())
     plan.check()
     with one_thread():  # clients train with one thread
         costs = _costs(plan.runs(record))

@@ -36,7 +36,7 @@ def show_recipe(name: str) -> RenderableType:
         said = ", ".join([f"use: {name}", *(f"{key}: …" for key in needed)])
         return _show_part(name, blocks.get(name), f"In a recipe: map: {{blocks: [{{{said}}}]}}")
     recipe = resolve(name, Path())
-    alias = f" ({recipe.alias} in the research notes)" if recipe.alias else ""
+    alias = f" ({recipe.alias} in the research notes, docs/notes.md)" if recipe.alias else ""
     rows = [
         (key, str(getattr(recipe, key)), type(recipe).model_fields[key].description or "")
         for key in plain_keys(recipe)

@@ -12,6 +12,7 @@ from rich.table import Table
 from accord.core.errors import AccordError
 from accord.record.rows import MEASURED, Row
 from accord.report.tables import plain_table
+from accord.study.coordinates import is_pooled
 
 LABELS, CELL = 60, 8  # width of the labels and of one round, in characters
 Curve = dict[int, float]  # round → accuracy, mean over seeds
@@ -47,8 +48,8 @@ def _groups(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         setting = {key: value for key, value in row.items() if key not in left_out}
-        if row["partition"] == "pooled":
-            # A pooled trial belongs to no partition, so it is not shown here.
+        if is_pooled(row["partition"]):
+            # A pooled trial has no rounds, so it is not shown here.
             continue
         told = ", ".join(_told(key, value) for key, value in setting.items() if value is not None)
         found[told, f"{row['recipe']} ({row['fusion']})"].append(row)

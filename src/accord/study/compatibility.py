@@ -18,7 +18,8 @@ LATEST = ("bounds", "device", "keep_checkpoints")  # change no result: the lates
 HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.clients")
 # Images and models are identified by their content, not by their path.
 BY_CONTENT = ("data.path", "teacher.model")
-FREE = (*HAVE_COLUMNS, *BY_CONTENT)
+# Trials that leave out different clients have a column that says which one.
+FREE = (*HAVE_COLUMNS, *BY_CONTENT, "partition.leave_out")
 
 
 def joined(old: Resolved, new: Resolved, path: Path) -> Resolved:
@@ -60,7 +61,7 @@ def _value(name: str, before: Any, now: Any, path: Path) -> Any:
             return union
     raise AccordError(
         f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. Choose "
-        "another folder with --out, or use both values as a grid axis."
+        "another folder for the record, or use both values as a grid axis."
     )
 
 

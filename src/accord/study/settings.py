@@ -9,21 +9,19 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
+from pydantic import Field, field_validator
 
 from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
-from accord.data.schemes import Scheme, make_scheme, schemes
+from accord.data.schemes import Partitioned, make_scheme, schemes
 from accord.data.settings import DataConfig
 from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
+LEAVE_OUT = "partition.leave_out"
 BOUNDS = ("central", "local-only")
-
-
-Partitioned = Annotated[SerializeAsAny[Scheme], BeforeValidator(make_scheme)]
 
 
 class RoundsConfig(Config):
@@ -108,6 +106,16 @@ def grid_axes(sections: Mapping[str, Any]) -> dict[str, list[Any]]:
         for key, value in (sections.get(section) or {}).items()
         if isinstance(value, list) and not takes_list(f"{section}.{key}")
     }
+
+
+def result_axes(sections: Mapping[str, Any]) -> list[str]:
+    """The axes on which trials differ: those of the grid, and the client that is left out.
+
+    `partition.leave_out: each` is an axis whose values are in the data.
+    """
+    axes = list(grid_axes(sections))
+    left_out = (sections.get("partition") or {}).get("leave_out") is not None
+    return [*axes, LEAVE_OUT] if left_out and LEAVE_OUT not in axes else axes
 
 
 def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:

@@ -30,7 +30,7 @@ def setup_for(recipe: Recipe, setup: Setup) -> Setup:
     if recipe.pooled:
         changes |= _without_rounds(changes)
         copies = recipe.copies if isinstance(recipe, TrainingRecipe) else 1
-        changes["partition"] = _pooled(copies)
+        changes["partition"] = _pooled(setup, copies)
     if recipe.pooled == "public":
         changes["data"] = setup.data.model_copy(update={"dealt": "public"})
     return setup.model_copy(update=changes)
@@ -118,7 +118,15 @@ def _without_rounds(changes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _pooled(copies: int) -> Scheme:
+def _pooled(setup: Setup, copies: int) -> Scheme:
+    """The scheme of `copies` clients that each hold the images of all clients.
+
+    If the study's scheme has a part in the choice of the images, the clients hold exactly the
+    images of its clients. Otherwise all partitions have the same pooled images.
+    """
+    scheme = setup.partition
+    if scheme.named_by or scheme.leave_out or setup.data.test_per_client:
+        return scheme.model_copy(update={"pooled": copies})
     if copies == 1:
         return POOLED
     return make_scheme({"scheme": "copies", "clients": copies})

@@ -7,8 +7,8 @@ data is read and before any net is trained.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from accord.study.settings import (
     Setup,
     cells,
     resolved_sections,
+    result_axes,
     section_of,
 )
 from accord.study.setups import setup_for
@@ -46,6 +47,18 @@ class Trial:
     fusions: tuple[NamedFusion, ...]
     seed: int
     options: Options
+    axes: tuple[str, ...] = ()  # the grid axes of the study, or of the record that it is added to
+
+    @property
+    def idle_sections(self) -> list[str]:
+        """The sections about teachers that the trial does not depend on."""
+        used = {"mergenet": self.recipe.uses_mergenet, "teacher": self.needs_teacher}
+        return [name for name, is_used in used.items() if not is_used]
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether the method or the clients learn from a teacher."""
+        return self.method.needs_teacher or self.recipe.clients_ask_teacher
 
     @property
     def method(self) -> Method:
@@ -74,6 +87,10 @@ class Study:
     def name(self) -> str:
         return self.options.name
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(result_axes(self.resolved))
+
     def idle_sections(self) -> list[str]:
         """The sections about teachers that were written but that no recipe uses."""
         used = [setup_for(recipe, setup) for recipe in self.recipes for setup in self.setups]
@@ -86,14 +103,31 @@ class Study:
         ]
 
     def trials(self) -> list[Trial]:
-        """One trial per cell. A pooled recipe has one trial for all partitions."""
-        found: dict[str, Trial] = {}
-        for dealt, recipe, seed in itertools.product(self.setups, self.recipes, self.options.seeds):
-            setup = setup_for(recipe, dealt)
-            rules = recipe.fusions_with(self.fusions)
-            trial = Trial(self.name, setup, recipe, rules, seed, self.options)
-            found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
-        return list(found.values())
+        """One trial per cell. A pooled recipe has one trial for all partitions.
+
+        `partition.leave_out: each` is still one trial here: who the clients are is in the data.
+        """
+        cells = itertools.product(self.setups, self.recipes, self.options.seeds)
+        return distinct(self._trial(dealt, recipe, seed) for dealt, recipe, seed in cells)
+
+    def _trial(self, dealt: Setup, recipe: Recipe, seed: int) -> Trial:
+        setup, rules = setup_for(recipe, dealt), recipe.fusions_with(self.fusions)
+        return Trial(self.name, setup, recipe, rules, seed, self.options, self.axes)
+
+
+def distinct(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials, each once: some do not depend on every axis of the grid."""
+    found: dict[str, Trial] = {}
+    for trial in trials:
+        key = f"{trial.setup.model_dump_json()} {trial.recipe.name} {trial.seed}"
+        found.setdefault(key, trial)
+    return list(found.values())
+
+
+def leaving_out(trial: Trial, site: str | None) -> Trial:
+    """The trial in which the client `site` takes no part; None: all take part."""
+    partition = trial.setup.partition.model_copy(update={"leave_out": site})
+    return replace(trial, setup=trial.setup.model_copy(update={"partition": partition}))
 
 
 def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:

@@ -1,7 +1,8 @@
 """The study of `accord teacher`: one net, trained as the recipe public-teacher, for one seed.
 
-Everything else of the user's study is left out: its recipes, seeds, partition and rounds change
-neither the public images nor a net that learns from them in one place.
+Everything else of the user's study is left out: its recipes, seeds and rounds change neither the
+public images nor a net that learns from them in one place. The partition is left out too, unless it
+has a part in the choice of the images.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from accord.core.errors import AccordError, nearest
 from accord.data.known import DATASETS
+from accord.data.schemes import EACH
 from accord.study.resolve import resolve
 from accord.study.settings import Setup, grid_axes
 from accord.study.study import Study, check_study, read_study
@@ -71,6 +73,9 @@ def teacher_study(
     # The budget is written where a later command with another one is told which value differs.
     kept = {key: value for key, value in asked.items() if key not in (*LEFT_OUT, "partition")}
     sections = setup.model_dump(mode="json", include={"data", "net", "budget"})
+    if setup.partition.pooled:  # it has a part in the choice of the images
+        alone = setup.partition.model_copy(update={"pooled": 0})
+        sections["partition"] = alone.model_dump(mode="json")
     name = _name(asked["name"], setup, on, seed)
     return check_study(
         {**kept, **sections, "name": name, "recipes": [{**recipe, "budget": {}}]}, folder
@@ -118,6 +123,11 @@ def _recipe(name: str, pooled: bool | str) -> Spec:
 def _only_setup(study: Study, asked: Spec) -> Setup:
     """The setup of the study's only teacher. Raises AccordError if a grid asks for several."""
     setups = [trial.setup for trial in study.trials()]
+    if len(setups) == 1 and setups[0].partition.leave_out == EACH:
+        raise AccordError(
+            "'partition.leave_out': expected one client or null, because one teacher is trained; "
+            "found each. Choose one, for example partition.leave_out=null."
+        )
     if len(setups) == 1:
         return setups[0]
     values = [setup.model_dump(mode="json") for setup in setups]

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
@@ -20,6 +28,7 @@ if TYPE_CHECKING:  # the settings of a scheme are read without NumPy
     from accord.data.images import Indices
 
 DEFAULT = "dirichlet"
+EACH = "each"  # leave_out: each client in turn
 
 
 class Pool(NamedTuple):
@@ -41,6 +50,31 @@ class Scheme(Config, ABC):
     min_samples: int = Field(
         1, ge=1, description="smallest number of images that every client must have"
     )
+    leave_out: str | None = Field(
+        None,
+        description="client that takes no part, but on whose held-out images the model is "
+        "measured; each: one trial for every client",
+    )
+    pooled: int = Field(
+        0,
+        ge=0,
+        description="if not 0, so many clients each hold the images of all clients, as in the "
+        "recipe central",
+    )
+
+    @field_validator("leave_out", mode="before")
+    @classmethod
+    def _a_name(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _can_leave_out(self) -> Scheme:
+        if self.leave_out is not None and (self.elsewhere or not self.disjoint):
+            raise ValueError(
+                f"leave_out is for schemes in which every image belongs to one client of this "
+                f"study; the scheme {self.name!r} is not one of them. Remove leave_out"
+            )
+        return self
 
     @abstractmethod
     def draw(self, pool: Pool, rng: Generator) -> list[Indices]:
@@ -63,6 +97,11 @@ class Scheme(Config, ABC):
     def named_by(self) -> str | None:
         """The column whose values are the clients' names, if there is one."""
         return None
+
+    @property
+    def reads_sites(self) -> bool:
+        """Whether the files of the data are one folder or file for each site."""
+        return False
 
     @model_serializer(mode="wrap")
     def _with_its_name(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -111,3 +150,7 @@ def make_scheme(values: Any, where: str = "partition") -> Scheme:
                 "or set it to null."
             )
     return parse(kind, given, where)
+
+
+# A field that holds any scheme, written as the section `partition` of a study.
+Partitioned = Annotated[SerializeAsAny[Scheme], BeforeValidator(make_scheme)]

@@ -24,6 +24,15 @@ class Sites(Scheme):
         (), description="the names of the clients, as their machines call themselves"
     )
 
+    folders: bool = Field(
+        False,
+        description="whether the server's images are one folder for each site, as for by-folder",
+    )
+
+    @property
+    def reads_sites(self) -> bool:
+        return self.folders
+
     @field_validator("names")
     @classmethod
     def _differ(cls, value: tuple[str, ...]) -> tuple[str, ...]:

@@ -54,12 +54,14 @@ def brief_file(
     alone = _alone(study, trial)
     refuse_to_brief(out)
     model = Predictor.load(start_from) if start_from is not None else None
-    plan = Plan(alone, data_root, watcher.tell, elsewhere=True)
+    plan = Plan(alone, data_root, watcher.tell, remembered=record.roots(), elsewhere=True)
     plan.check()
     *helpers, run = plan.runs(record)
     if not isinstance(run, TrialRun):
         raise TypeError("the last run of a plan is that of its trial")
     _execute(alone, record, run, helpers, engine, watcher)
+    if record.path.exists():
+        record.keep_roots(plan.roots)
     opening = first_briefing(run.trial, run.allocation, run.teacher, run.map)
     if model is not None and start_from is not None:
         opening = _started_from(opening, model, start_from)
@@ -111,7 +113,10 @@ def only_trial(study: Study) -> Trial:
         bound = trial.recipe.pooled or all(isinstance(f.rule, Bound) for f in trial.recipe.fusion)
         if not bound:
             count = RoundsConfig(count=trial.setup.rounds.count)  # who answers is up to people
-            setup = trial.setup.model_copy(update={"partition": SITES, "rounds": count})
+            sites = SITES.model_copy(update={"folders": trial.setup.partition.reads_sites})
+            data = trial.setup.data.model_copy(update={"test_per_client": 0.0})  # up to clients
+            alike = {"data": data, "partition": sites, "rounds": count}
+            setup = trial.setup.model_copy(update=alike)
             key = f"{trial.recipe.name} {trial.seed} {setup.model_dump_json()}"
             found.setdefault(key, replace(trial, setup=setup))
     if not found:

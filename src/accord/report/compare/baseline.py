@@ -9,7 +9,8 @@ from typing import Any
 
 from accord.core.errors import AccordError, nearest
 from accord.report.compare.lines import Line
-from accord.report.comparison import place, pooled
+from accord.report.comparison import place
+from accord.study.coordinates import POOLED
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,8 @@ def _without_rounds(line: Line, other: Line) -> bool:
 
 
 def _fits(line: Line, other: Line, counts: Callable[[str], bool]) -> bool:
-    dealt = not pooled(line.setting) and not pooled(other.setting)
-    if dealt and _partition(line) != _partition(other):
+    anywhere = POOLED in (line.setting["partition"], other.setting["partition"])
+    if not anywhere and _partition(line) != _partition(other):
         return False
     # None: the trial does not depend on this axis, so that it is paired with every value.
     values = ((v, other.axes.get(axis)) for axis, v in line.axes.items() if counts(axis))
@@ -143,6 +144,6 @@ def _fits(line: Line, other: Line, counts: Callable[[str], bool]) -> bool:
 
 def _partition(line: Line) -> list[Any]:
     """The settings of the partition; a fusion that leaves clients out has the same partition."""
-    keys = ("partition", "alpha")
+    scheme = line.setting["partition"].removeprefix(f"{POOLED} ")
     axes = [value for axis, value in line.axes.items() if axis.startswith("partition.")]
-    return [*(line.setting[key] for key in keys), line.dealt, *axes]
+    return [scheme, line.setting["alpha"], line.dealt, *axes]
