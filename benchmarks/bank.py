@@ -74,7 +74,7 @@ def _client(recipe: str, folder: Path) -> Training:
         # The benchmark `dials` measures the cost of gradient measurements.
         "budget": {"epochs": 1_000, "batch": BATCH, "look_every": 1_000_000},
         "recipes": recipe,
-        "bounds": False,
+        "references": False,
     }
     run = ready_trial(study, own / "record")
     client = Training(run.allocation.client(0), rehearse(run.trial, run.allocation), "0")

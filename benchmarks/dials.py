@@ -91,7 +91,7 @@ def _client(recipe: str, folder: Path) -> Training:
         "net": {"backbone": "resnet10"},
         "budget": {"epochs": 1_000, "batch": BATCH},
         "recipes": recipe,
-        "bounds": False,
+        "references": False,
     }
     run = ready_trial(study, own / "record")
     allocation = open_allocation(run.allocation_path)

@@ -62,7 +62,7 @@ def _study(backbone: str) -> dict[str, Any]:
         "budget": {"epochs": 1, "batch": 20},
         "rounds": {"count": ROUNDS},
         "recipes": ["fedavg"],
-        "bounds": False,
+        "references": False,
     }
 
 

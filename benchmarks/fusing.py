@@ -48,7 +48,7 @@ def _uploads(folder: Path) -> UploadFiles:
         "net": {"backbone": "resnet10"},
         "budget": {"epochs": 1, "batch": 64},
         "recipes": "fafi",
-        "bounds": False,
+        "references": False,
     }
     run = ready_trial(study, folder / "record")
     briefing = Briefing.load(run.folder.briefing)

@@ -30,7 +30,7 @@ STUDY: dict[str, Any] = {
     "net": {"backbone": "resnet10"},
     "budget": {"epochs": 10, "batch": 64},
     "recipes": ["closed-form", {"use": "etf-balanced", "as": "trained"}],
-    "bounds": False,
+    "references": False,
 }
 
 

@@ -76,7 +76,7 @@ def _study(
         "budget": {"epochs": 1},
         "recipes": "fafi",
         "fusions": ["outputs", "classwise", "average", "split"],  # besides that of fafi
-        "bounds": False,  # the pooled bound is one client with all images
+        "references": False,  # the pooled reference is one client with all images
     }
 
 

@@ -98,7 +98,7 @@ def _one_client() -> Spent:
             "net": {"backbone": "resnet10"},
             "budget": {"epochs": EPOCHS, "checkpoints": list(CHECKPOINTS)},
             "recipes": "fafi",
-            "bounds": False,
+            "references": False,
         }
         run = ready_trial(study, folder / "record")
         began = time.perf_counter()

@@ -23,7 +23,7 @@ STUDY: dict[str, Any] = {
     "partition": {"alpha": 0.5, "clients": 2},
     "budget": {"epochs": 3},
     "recipes": ["fafi"],
-    "bounds": False,
+    "references": False,
 }
 
 

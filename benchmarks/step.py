@@ -89,7 +89,7 @@ def _trial(backbone: str, folder: Path) -> tuple[Path, Path]:
         "net": {"backbone": backbone},
         "budget": {"epochs": 1_000_000, "batch": BATCH},
         "recipes": "fafi",
-        "bounds": False,
+        "references": False,
     }
     run = ready_trial(study, own / "record")
     return run.folder.briefing, run.allocation_path

@@ -29,7 +29,7 @@ STUDY: dict[str, Any] = {
     "net": {"backbone": "resnet10"},
     "budget": {"epochs": 10, "batch": 64},
     "recipes": ["etf-balanced"],
-    "bounds": False,
+    "references": False,
 }
 FUSIONS: dict[str, dict[str, Any]] = {
     TEACHER: {"use": TEACHER},

@@ -33,7 +33,7 @@ def measure() -> list[Figure]:
             "net": {"backbone": "resnet18"},
             "budget": {"epochs": 1},
             "recipes": ["fafi"],
-            "bounds": False,
+            "references": False,
         }
         path = folder / "study.yaml"
         path.write_text(json.dumps(study))

@@ -29,7 +29,7 @@ def study(**changes: Any) -> Raw:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 3, "batch": 32},
         "recipes": [RECIPE],
-        "bounds": False,
+        "references": False,
         **changes,
     }
 

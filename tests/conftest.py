@@ -35,7 +35,7 @@ def study() -> dict[str, Any]:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 2, "batch": 32},
         "recipes": ["fafi"],
-        "bounds": False,
+        "references": False,
     }
 
 

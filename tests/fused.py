@@ -21,7 +21,7 @@ def run_of(folder: Path, **changes: Any) -> Path:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 1, "batch": 32},
         "recipes": ["fafi"],
-        "bounds": False,
+        "references": False,
     }
     accord.run({**study, **changes}, out=folder / "run", workers=1, quiet=True)
     return folder / "run"

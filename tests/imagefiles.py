@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -76,6 +77,28 @@ def encode(image: Bytes, kind: str = "PNG") -> bytes:
 def save_image(path: Path, image: Bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode(image))
+
+
+def write_site_folders(folder: Path, tree: Mapping[str, Any]) -> dict[str, Bytes]:
+    """Folders as nested mappings, with a number of images in each; all images differ.
+
+    Returns path → image.
+    """
+    written: dict[str, Bytes] = {}
+    for name, inside in tree.items():
+        if isinstance(inside, Mapping):
+            below = write_site_folders(folder / name, inside)
+            written |= {f"{name}/{path}": image for path, image in below.items()}
+            continue
+        for number in range(inside):
+            seed = hash_of(f"{folder}/{name}/{number}")
+            written[f"{name}/{number}.png"] = pixels(1, 4, 4, 1, seed)[0]
+            save_image(folder / name / f"{number}.png", written[f"{name}/{number}.png"])
+    return written
+
+
+def hash_of(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
 
 def write_idx(folder: Path, part: str, images: Bytes, targets: Labels, packed: bool = True) -> None:

@@ -302,7 +302,7 @@ def test_a_run_directory_of_another_study_is_refused(
     before = timeless(tmp_path / "r")
     refused("run", file, "name=other", *out, said="another study: name was 'tiny'")
     refused("run", file, "budget.lr=0.5", *out, said="budget.lr was 0.05")
-    refused("run", file, "budget.checkpoints=[1]", *out, said="budget.checkpoints was [2]")
+    refused("run", file, "budget.checkpoints=[1]", *out, said="budget.checkpoints was []")
     refused("run", file, "net.backbone=resnet10", *out, said="net.backbone was 'conv4'")
     changed = "recipes=[{use: fafi, views: 1, as: fafi}]"
     refused("run", file, changed, *out, said="holds 'fafi' with another views")

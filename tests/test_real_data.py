@@ -21,7 +21,7 @@ def test_a_study_runs_on_real_images(
         "partition": {"alpha": 0.5, "clients": 3},
         "budget": {"epochs": 1, "batch": 64},
         "recipes": ["fafi"],
-        "bounds": False,
+        "references": False,
     }
     results = accord.run(study, out=tmp_path, workers=1, data_root=shared_data, quiet=True)
     assert not results.failures

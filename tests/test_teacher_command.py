@@ -87,7 +87,7 @@ def test_the_saved_model_has_the_accuracy_that_is_printed(call: Call, tmp_path: 
 def test_it_learns_from_the_study_s_public_images_of_the_seed(call: Call, file: Path) -> None:
     """The net is, bit for bit, the first net of the study's own recipe public-teacher."""
     raw = yaml.safe_load(file.read_text())
-    kept = {key: raw[key] for key in ("name", "data", "partition", "budget", "bounds")}
+    kept = {key: raw[key] for key in ("name", "data", "partition", "budget", "references")}
     kept |= {"net": {"backbone": "conv4", "norm": "group"}, "seeds": [1]}
     recipe = {"use": "public-teacher", "budget": {"epochs": 2}, "as": "public-teacher"}
     accord.run({**kept, "recipes": [recipe]}, out="run", workers=1, quiet=True)

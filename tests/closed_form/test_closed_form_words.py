@@ -65,7 +65,7 @@ def test_few_images_are_told_before_they_are_summed(
     assert "fewer images" not in capsys.readouterr().err
 
 
-def test_every_setting_and_no_bound_is_asked_for_few_images(
+def test_every_setting_and_no_reference_is_asked_for_few_images(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone = {**RECIPE, "pooled": True, "as": "alone"}
@@ -157,7 +157,7 @@ def test_a_dry_run_counts_what_the_record_will_hold(tmp_path: Path) -> None:
     assert cost.disk_bytes == pytest.approx(kept, rel=0.02)
 
 
-def test_a_bound_uploads_nothing(tmp_path: Path) -> None:
+def test_a_reference_uploads_nothing(tmp_path: Path) -> None:
     out = run(tmp_path / "run", recipes=[RECIPE, "central"], budget={"epochs": 1, "batch": 64})
     lines = str(accord.load(out)).splitlines()
     (central,) = [line for line in lines if " central " in line]

@@ -34,7 +34,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> TrialFolder:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 1, "batch": 32},
         "recipes": ["fafi"],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("earlier") / "run"
     accord.run(study, out=path, workers=1, quiet=True)

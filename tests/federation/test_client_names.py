@@ -41,7 +41,7 @@ def natural_study(folder: Path, names: tuple[str, ...], recipes: list[Any]) -> R
         "budget": {"epochs": 2, "batch": 16, "checkpoints": [1, 2]},
         "recipes": recipes,
         "keep_checkpoints": True,
-        "bounds": False,
+        "references": False,
     }
 
 

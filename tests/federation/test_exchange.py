@@ -203,7 +203,7 @@ def test_a_server_without_images_briefs(study: Raw, tmp_path: Path) -> None:
             "seeds": [0, 1],
         },
         "one value for every other key": {"budget": {"epochs": [1, 2]}},
-        "only bounds": {"recipes": ["local-only"]},
+        "only references": {"recipes": ["local-only"]},
         "its map needs public images": {"recipes": ["closed-form-public"]},
     }
     for said, change in mistakes.items():

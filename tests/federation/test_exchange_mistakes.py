@@ -169,7 +169,7 @@ def test_what_a_shell_names_besides_uploads_is_passed_over(say: Say, box: Path) 
         (["--save", "model", "--without", "east"], "no upload of this client, and no file"),
         (["--save", "keep"], "is no part of a saved model"),
         (["--save", "model", "--fusion", "ridge"], "it fuses sums, but the clients"),
-        (["--save", "model", "--fusion", "client-mean"], "is a bound and makes no model"),
+        (["--save", "model", "--fusion", "client-mean"], "is a reference and makes no model"),
         (["--save", "model", "--fusion", "nonsense"], "unknown fusion 'nonsense'"),
         (["--save", "m", "--fusion", "outputs", "--fusion", "outputs"], "was named twice"),
         (["--next", "b2.safetensors"], "round 1 of 1, the last one"),

@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 2, "batch": 32},
         "recipes": ["fafi", "ce-ensemble"],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("fused") / "run"
     accord.run(study, out=path, workers=1, quiet=True)

@@ -367,10 +367,12 @@ def test_a_folder_with_another_programs_model_is_left_alone(
     assert contents(tmp_path / "web") == before
 
 
-@pytest.mark.parametrize("bound", ["client-mean", "client-best"])
-def test_a_bound_is_no_model(made: Path, tmp_path: Path, bound: str, refused: Refused) -> None:
-    words = ("--fusion", bound, "--trial", "fafi", "--save", tmp_path / "model")
-    assert f"--save: {bound} is a bound" in refused(made, *words)
+@pytest.mark.parametrize("reference", ["client-mean", "client-best"])
+def test_a_reference_is_no_model(
+    made: Path, tmp_path: Path, reference: str, refused: Refused
+) -> None:
+    words = ("--fusion", reference, "--trial", "fafi", "--save", tmp_path / "model")
+    assert f"--save: {reference} is a reference" in refused(made, *words)
     assert not list(tmp_path.iterdir())
 
 

@@ -85,7 +85,7 @@ def test_clients_are_known_by_the_values_of_their_column(tmp_path: Path) -> None
         "data": {"name": "npz", "path": str(tmp_path / "scans.npz")},
         "partition": {"scheme": "by-column", "column": "hospital"},
         "recipes": ["closed-form-small"],
-        "bounds": False,
+        "references": False,
     }
     out = tmp_path / "run"
     accord.run(study, out=out, workers=1, quiet=True)
@@ -93,5 +93,7 @@ def test_clients_are_known_by_the_values_of_their_column(tmp_path: Path) -> None
     kept = json.loads((tmp_path / "model" / "model.json").read_text())["origin"]["clients"]
     assert kept == ["Charité/Mitte", "Ost-2"]
     accord.fuse(out, ["ridge"], remove=["Charité/Mitte"], workers=1, quiet=True)
-    with pytest.raises(AccordError, match=r"no client '0'; found 1, Charité/Mitte, Ost-2"):
+    with pytest.raises(
+        AccordError, match=r"no client '0'. Its clients are 1, Charité/Mitte, Ost-2"
+    ):
         accord.fuse(out, ["ridge"], without=["0"], workers=1, quiet=True)

@@ -43,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "budget": {"epochs": 3, "batch": 32},
         "recipes": ["ce-ensemble", "local-only"],  # both train alike, and so they train once
         "fusions": [MERGE, ALONE],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("measured") / "run"
     with pytest.MonkeyPatch.context() as patch:
@@ -198,7 +198,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> TrialFolder:
         "budget": {"epochs": 2, "batch": 32, "checkpoints": [1, 2]},
         "rounds": {"count": 2},
         "recipes": ["fedavg"],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("rounds") / "run"
     accord.run(study, out=path, workers=1, quiet=True)

@@ -37,7 +37,7 @@ STUDY: Raw = {
     "rounds": {"count": 3},
     "mergenet": {"d_attention": 8, "heads": 2, "steps": 3, "batch": 8},
     "teacher": {"epochs": 2},
-    "bounds": False,
+    "references": False,
 }
 SERVED = ("mergenet-public", "mergenet-pseudo", "mergenet-random-teacher", "finetune-public")
 CENTRAL = {"use": "central", "method": "averaging", "fusion": "average", "as": "central"}

@@ -22,7 +22,7 @@ STUDY: Raw = {
     "budget": {"epochs": 2, "batch": 16, "checkpoints": [1, 2]},
     "rounds": {"count": 2, "fraction": 0.7},
     "recipes": ["scaffold"],
-    "bounds": False,
+    "references": False,
 }
 
 # Clients and server train adapters, and the teacher is trained on.

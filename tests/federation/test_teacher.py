@@ -68,7 +68,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Raw]:
             "fafi",
         ],
         "seeds": [0, 1],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("made") / "run"
     accord.run(study, out=path, workers=1, quiet=True)

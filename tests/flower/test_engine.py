@@ -95,7 +95,7 @@ def report(record: Path) -> Raw:
 
 
 def test_every_upload_is_that_of_the_local_engine(small: Raw, tmp_path: Path) -> None:
-    """Checkpoints, a bound at the server, SCAFFOLD's memories and sampled clients included."""
+    """Checkpoints, a reference at the server, SCAFFOLD's memories and sampled clients included."""
     small |= {
         "recipes": ["fafi", "scaffold", "central"],
         "budget": {"epochs": 2, "batch": 32, "checkpoints": [1, 2]},
@@ -104,7 +104,7 @@ def test_every_upload_is_that_of_the_local_engine(small: Raw, tmp_path: Path) ->
     }
     accord.run(small, out=tmp_path / "here", workers=1, quiet=True)
     grid = Loop(nodes(tmp_path / "keep"))
-    failures, told = run(small, grid, tmp_path / "there")
+    failures, told = run(small, grid, tmp_path / "there", connect=30)
     assert not failures
     assert "the node of client 2 is connected" in told.lines
     here, there = uploads(tmp_path / "here"), uploads(tmp_path / "there")
@@ -134,7 +134,7 @@ def test_clients_of_any_name_answer_as_in_the_local_engine(small: Raw, tmp_path:
         | {"keep": str(tmp_path / "keep")}
         for index, name in enumerate(names)
     }
-    failures, told = run(small, Loop(config), tmp_path / "there")
+    failures, told = run(small, Loop(config), tmp_path / "there", connect=30)
     assert not failures
     assert not [line for line in told.lines if not line.isprintable()]
     here, there = uploads(tmp_path / "here"), uploads(tmp_path / "there")

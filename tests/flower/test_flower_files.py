@@ -157,7 +157,7 @@ def test_mistakes_are_told_before_flower_starts(study: dict[str, Any], tmp_path:
     for name in ("nodes", "flower"):
         (out / name).mkdir(parents=True)
         (out / name / "thesis.txt").write_text("mine")
-        with pytest.raises(AccordError, match="Choose another folder with --out"):
+        with pytest.raises(AccordError, match="Choose another folder"):
             local(study)
         assert (out / name / "thesis.txt").read_text() == "mine"
         (out / name / "thesis.txt").unlink()

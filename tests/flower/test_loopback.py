@@ -39,7 +39,7 @@ STUDY: dict[str, Any] = {
     "net": {"backbone": "resnet18"},  # the images are few and small, but its messages are large
     "budget": {"epochs": 12, "batch": 20},
     "recipes": ["ce-ensemble"],
-    "bounds": False,
+    "references": False,
 }
 
 

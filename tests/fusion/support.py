@@ -17,7 +17,7 @@ from torch import Tensor
 
 from accord.core.parts import make_part
 from accord.fusion import Summary, fusions
-from accord.fusion.base import Bound, Merge
+from accord.fusion.base import Merge, ReferenceRule
 from accord.messages import UploadHeader
 from tests_support import digits
 
@@ -48,7 +48,7 @@ def every_rule(**changes: Spec) -> dict[str, Spec]:
     found = {}
     for name in fusions.names():
         kind = fusions.get(name)
-        if issubclass(kind, Bound) or make_part(fusions, name, "fusion").of != "nets":
+        if issubclass(kind, ReferenceRule) or make_part(fusions, name, "fusion").of != "nets":
             continue
         if issubclass(kind, Merge) and kind.after_advance:
             continue

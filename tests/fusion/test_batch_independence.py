@@ -77,7 +77,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 2, "batch": 32},
         "recipes": ["fafi"],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("batches") / "run"
     accord.run(study, out=path, workers=1, quiet=True)

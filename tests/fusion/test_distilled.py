@@ -122,7 +122,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 12, "batch": 16},
         "recipes": ["etf-balanced"],
-        "bounds": False,
+        "references": False,
     }
     path = tmp_path_factory.mktemp("taught") / "run"
     accord.run(study, out=path, workers=1, quiet=True)
@@ -220,7 +220,7 @@ STUDY = {
     "net": {"backbone": "conv4"},
     "budget": {"epochs": 1},
     "recipes": ["fafi"],
-    "bounds": False,
+    "references": False,
 }
 
 
@@ -235,7 +235,7 @@ STUDY = {
         ({"use": "average", "recalibrate": True}, r"fusion 'average': `recalibrate` needs public"),
         (
             {"use": "distilled", "images": "nowhere", "teacher": "client-best"},
-            r"expected a fusion of the uploads to imitate, not a bound",
+            r"expected a fusion of the uploads to imitate, not a reference",
         ),
         ({"use": "distilled", "teacher": "claswise"}, r"claswise.*classwise"),
         ({"use": "distilled", "teacher": {"use": "outputs", "weight": 1}}, r"weight.*weights"),

@@ -18,7 +18,7 @@ from accord.core.metrics import Metrics, Tally
 from accord.core.parts import make_part
 from accord.data.imageset import ImageSet
 from accord.fusion import fusions
-from accord.fusion.base import Bound, Fusion, Merge, Scene, Vote
+from accord.fusion.base import Fusion, Merge, ReferenceRule, Scene, Vote
 from accord.fusion.evaluate import combiner_of, measure_block, run_net
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Upload
@@ -62,7 +62,7 @@ def fused(name: str, clients: UploadFiles, images: ImageSet, folder: Path) -> Me
     elif isinstance(rule, Vote):
         votes = {name: spec}
     found = measure_block(images, clients, votes, merged, "cpu", lambda _: None)
-    if isinstance(rule, Bound):
+    if isinstance(rule, ReferenceRule):
         return rule.summarise([Tally.from_json(own).metrics() for own in found["clients"]], [])[0]
     return Tally.from_json(found["fusions"][name]).metrics()
 

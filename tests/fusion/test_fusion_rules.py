@@ -14,7 +14,7 @@ from accord.core.errors import AccordError
 from accord.core.metrics import Metrics
 from accord.core.parts import make_part
 from accord.fusion import Fusion, Outputs, Summary, fusions
-from accord.fusion.base import Bound, Merge, Scene, Vote
+from accord.fusion.base import Merge, ReferenceRule, Scene, Vote
 from accord.messages import Upload, UploadHeader
 from core.cases import looped
 from tests_support import brief_for, images_of
@@ -245,7 +245,7 @@ def test_average_speaks_for_all_images() -> None:
     assert found.tensors["label_counts"].tolist() == [5, 5]
 
 
-# --- bounds ------------------------------------------------------------------------------------
+# --- references --------------------------------------------------------------------------------
 
 
 def metrics(accuracy: float, confusion: tuple[tuple[int, ...], ...]) -> Metrics:
@@ -261,7 +261,7 @@ CLIENTS = [
 
 def summarised(name: str, clients: list[Metrics]) -> Metrics:
     fusion = rule(name)
-    assert isinstance(fusion, Bound)
+    assert isinstance(fusion, ReferenceRule)
     return fusion.summarise(clients, [])[0]
 
 
@@ -282,18 +282,18 @@ def test_client_best_looks_at_accuracy_first_and_then_at_the_lowest_loss() -> No
     assert summarised("client-best", [clear, confused, balanced]) is clear
 
 
-def test_bounds_tell_the_validation_accuracy_of_the_same_clients() -> None:
+def test_references_tell_the_validation_accuracy_of_the_same_clients() -> None:
     # The best on the test images is the second client, which is not the best in validation.
     validation = [metrics(accuracy, ((1, 0), (0, 1))) for accuracy in (0.9, 0.3, 0.6)]
     for name, expected in (("client-mean", 0.6), ("client-best", 0.3)):
         fusion = rule(name)
-        assert isinstance(fusion, Bound)
+        assert isinstance(fusion, ReferenceRule)
         assert fusion.summarise(CLIENTS, validation)[1] == pytest.approx(expected), name
         assert fusion.summarise(CLIENTS, [])[1] is None, name
 
 
 @pytest.mark.parametrize("name", ["client-mean", "client-best"])
-def test_a_lone_client_is_its_own_bound(name: str) -> None:
+def test_a_lone_client_is_its_own_reference(name: str) -> None:
     assert summarised(name, CLIENTS[:1]) == CLIENTS[0]
 
 

@@ -82,7 +82,7 @@ def measured(title: str, folder: Path) -> Found:
         "budget": {"epochs": 8, "batch": 32},
         "recipes": list(RECIPES),
         "fusions": list(RULES.values()),
-        "bounds": False,
+        "references": False,
     }
     accord.run(study, out=folder / "run", workers=1, quiet=True)
     single = [str(client) for client, held in enumerate(holdings) if len(held) == 1]

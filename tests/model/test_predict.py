@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "data": {"name": "digits", "train_limit": 300, "test_limit": 40},
         "partition": {"scheme": "iid", "clients": 2},
         "recipes": ["closed-form-small"],
-        "bounds": False,
+        "references": False,
     }
     accord.run(study, out=path / "run", workers=1, quiet=True)
     accord.fuse(path / "run", ["ridge"], workers=1, quiet=True, save=path / "model")

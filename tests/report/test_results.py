@@ -52,7 +52,7 @@ def test_only_the_last_epoch_of_a_trial_is_shown() -> None:
     assert line["accuracy"] == [0.5]
 
 
-def test_best_first_and_bounds_last() -> None:
+def test_best_first_and_references_last() -> None:
     rows = [
         row("central", 0, 0.9, partition="pooled", alpha=None),
         row("local-only", 0, 0.3),
@@ -106,10 +106,10 @@ def test_names_are_never_taken_for_markup() -> None:
 
 
 def test_personal_accuracy_has_a_column_where_a_fusion_makes_personal_nets() -> None:
-    bound = row("local-only", 0, 0.3, fusion="client-mean", personal_accuracy=0.7)
-    assert "personal %" not in shown(Results(Path("r"), [row("fafi", 0, 0.5), bound]))
+    reference = row("local-only", 0, 0.3, fusion="client-mean", personal_accuracy=0.7)
+    assert "personal %" not in shown(Results(Path("r"), [row("fafi", 0, 0.5), reference]))
     split = row("fafi", 0, 0.5, fusion="split", personal_accuracy=0.6)
-    text = shown(Results(Path("r"), [split, bound]))
+    text = shown(Results(Path("r"), [split, reference]))
     assert "personal %" in text
     assert "60.0" in text
     assert "70.0" in text  # what it is to be compared with

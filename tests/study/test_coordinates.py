@@ -85,7 +85,21 @@ def test_nothing_is_trained_again_when_a_grid_grows(study: Raw, tmp_path: Path) 
         "partition": {"alpha": 0.5, "clients": 2},
         "recipes": ["fafi", {"use": "fafi", "as": "fafi-epochs1", "fusion": "average"}, "central"],
     }
-    before: dict[str, int] = {}
+    for overrides, trials in (
+        (["budget.epochs=2"], 3),
+        (["budget.epochs=[1,2]"], 6),
+    ):
+        accord.run(study, overrides=overrides, out=tmp_path / "long", workers=1, quiet=True)
+        assert len(Record(tmp_path / "long").trials()) == trials
+    before = state(tmp_path / "long")
+    assert len(before) == 2 * (2 + 2 + 1)
+    # The record knows the trials of all its cells, and finds them again.
+    accord.run(tmp_path / "long" / "study.yaml", out=tmp_path / "long", workers=1, quiet=True)
+    assert state(tmp_path / "long") == before
+    rows = accord.fuse(tmp_path / "long", ["classwise"], workers=1, quiet=True).rows
+    assert sum(row["fusion"] == "classwise" for row in rows) == 4
+
+    before = {}
     for overrides, trials in (
         ([], 3),
         (["seeds=[0,1]"], 6),
@@ -93,16 +107,20 @@ def test_nothing_is_trained_again_when_a_grid_grows(study: Raw, tmp_path: Path) 
         (["seeds=[0,1]", "partition.alpha=[0.5,0.1]", "budget.lr=[0.05,0.01]"], 20),
         (["seeds=[0,1]", "partition.clients=3", "budget.lr=0.05"], 24),
     ):
-        results = accord.run(study, overrides=overrides, out=tmp_path, workers=1, quiet=True)
+        results = accord.run(
+            study, overrides=overrides, out=tmp_path / "wide", workers=1, quiet=True
+        )
         assert not results.failures
-        found = state(tmp_path)
+        found = state(tmp_path / "wide")
         assert before.items() <= found.items()
-        assert len(Record(tmp_path).trials()) == trials
+        assert len(Record(tmp_path / "wide").trials()) == trials
         before = found
-    names = [trial.id.rpartition("-")[0] for trial in Record(tmp_path).trials()]
+    names = [trial.id.rpartition("-")[0] for trial in Record(tmp_path / "wide").trials()]
     assert len(set(names)) == len(names)  # no two read alike, also without the key
     assert "fafi-a0.5-s0" in names
     assert "fafi-epochs1-a0.1-lr0.01-s1" in names
     assert "fafi-a0.5-clients3-lr0.05-s0" in names
-    rows = accord.fuse(tmp_path, ["classwise"], trial="fafi-a0.5-s0", workers=1, quiet=True).rows
+    rows = accord.fuse(
+        tmp_path / "wide", ["classwise"], trial="fafi-a0.5-s0", workers=1, quiet=True
+    ).rows
     assert [row["seed"] for row in rows if row["fusion"] == "classwise"] == [0]

@@ -20,7 +20,7 @@ STUDY: Raw = {
     "rounds": {"count": 3, "fraction": 0.5, "min_fit_clients": 2},
     "mergenet": {"lr": 0.5, "f": 4, "start_round": 3},
     "teacher": {"epochs": 7},
-    "bounds": False,
+    "references": False,
 }
 
 
@@ -82,7 +82,7 @@ def test_the_method_has_the_settings_of_the_trial() -> None:
 
 def test_relative_models_start_from_the_study(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(
-        "name: s\ndata: {name: digits, public: 0.1}\nteacher: {model: nets/a}\nbounds: false\n"
+        "name: s\ndata: {name: digits, public: 0.1}\nteacher: {model: nets/a}\nreferences: false\n"
         "recipes: [kd, {use: kd, teacher: {model: nets/b}, as: other}]\n"
     )
     one, other = load_study(tmp_path / "study.yaml").trials()

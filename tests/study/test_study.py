@@ -101,8 +101,8 @@ def test_checkpoints_are_one_list_and_end_with_the_last_epoch(study: Raw) -> Non
     assert [setup.budget.checkpoints for setup in checked.setups] == [(1, 2)]
 
 
-def test_bounds_are_added_unless_unwanted(study: Raw) -> None:
-    names = [r.name for r in check_study({**study, "bounds": True}, Path()).recipes]
+def test_references_are_added_unless_unwanted(study: Raw) -> None:
+    names = [r.name for r in check_study({**study, "references": True}, Path()).recipes]
     assert names == ["fafi", "central", "local-only"]
     assert [r.name for r in check_study(study, Path()).recipes] == ["fafi"]
 
@@ -162,7 +162,7 @@ def test_a_relative_data_path_is_meant_from_the_study_file(tmp_path: Path, study
 def test_the_resolved_study_asks_for_the_same_trials(study: Raw) -> None:
     raw = changed(study, "partition.alpha", [0.5, 0.05])
     raw["recipes"] = ["fafi", {"use": "etf-fixed", "balance": {"lambda": 10}, "as": "lambda-10"}]
-    checked = check_study({**raw, "bounds": True, "fusions": ["outputs"]}, Path())
+    checked = check_study({**raw, "references": True, "fusions": ["outputs"]}, Path())
     again = check_study(yaml.safe_load(yaml.safe_dump(checked.resolved)), Path())
     assert again.trials() == checked.trials()
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from accord.core.config import Config
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_json
+from accord.core.names import shown
 from accord.data import partition as partitions
 from accord.data.datasets import open_cached
 from accord.data.elsewhere import no_images, no_split
@@ -201,12 +202,12 @@ def _refuse_emptied_client(
 def _refuse_small(partition: Partition, scheme: Scheme, data: DataConfig) -> None:
     """Refuses held-out images that leave a client fewer images than `min_samples`."""
     sizes = partition.label_counts.sum(axis=1)
+    smallest = shown(partition.names[int(sizes.argmin())])
     if sizes.min() < scheme.min_samples:
         raise AccordError(
-            f"'data.test_per_client': {data.test_per_client} leaves client "
-            f"{partition.names[int(sizes.argmin())]} {sizes.min():,} images to train on; expected "
-            f"at least {scheme.min_samples:,} (partition.min_samples). Use a smaller fraction, or "
-            "a smaller min_samples."
+            f"'data.test_per_client': {data.test_per_client} leaves client {smallest} "
+            f"{sizes.min():,} images to train on; expected at least {scheme.min_samples:,} "
+            "(partition.min_samples). Use a smaller fraction, or a smaller min_samples."
         )
 
 

@@ -49,12 +49,12 @@ def check_devices(options: Options) -> None:
         )
 
 
-def check_device_names(options: Options, clients: Collection[str]) -> None:
-    """Refuses a device of a client that no trial has."""
-    if not isinstance(options.device, dict):
-        return
+def check_device_names(options: Options, clients: Collection[str], server: str) -> None:
+    """Refuses a device of a client that no trial has; `server` is the name of its own nets."""
+    if not isinstance(options.device, dict) or not clients:
+        return  # the clients of a briefing are not known yet
     for name in map(str, options.device):
-        if name not in clients:
+        if name not in clients and name != server:
             raise AccordError(
                 f"'device': the study has no client {name[:100]!r}"
                 f"{nearest(name, clients) or '.'} Its clients are {listed(list(clients))}. Correct "

@@ -28,7 +28,7 @@ from accord.federation.plan import Plan
 from accord.federation.run import execute_runs
 from accord.federation.tasks import Task
 from accord.federation.trial_run import TrialRun
-from accord.fusion.base import Bound
+from accord.fusion.base import ReferenceRule
 from accord.fusion.named import NamedFusion
 from accord.messages import Briefing
 from accord.messages.saved_model import refuse_to_save
@@ -188,7 +188,7 @@ def _chosen(
         first = rules[0].fusion
         raise AccordError(
             f"--fusion: {first.use!r} does not fit {found[0].folder.id}: it fuses "
-            f"{first.rule.of}, and that trial is a bound or its clients upload "
+            f"{first.rule.of}, and that trial is a reference or its clients upload "
             "something else. Choose trials with --trial, or choose another fusion."
         )
     return fitting
@@ -204,8 +204,8 @@ def _refuse_several(runs: Sequence[TrialRun], rule: _Asked) -> None:
             f"--save keeps the first fusion named, and {fusion.use!r} does not fit "
             f"{runs[0].folder.id}. Name another fusion first."
         )
-    if isinstance(fusion.rule, Bound):
-        raise AccordError(f"--save: {fusion.use} is a bound, not a model. Name another fusion.")
+    if isinstance(fusion.rule, ReferenceRule):
+        raise AccordError(f"--save: {fusion.use} is a reference, not a model. Name another fusion.")
 
 
 def predictor_of(run: TrialRun, fusion: NamedFusion, record: Record) -> Predictor:

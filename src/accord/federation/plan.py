@@ -137,7 +137,7 @@ class Plan:
                 make_part(
                     balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
                 ).require()
-        check_device_names(self.study.options, self._named_clients())
+        check_device_names(self.study.options, self._named_clients(), NAME)
         for trial in self.trials:
             key, allocation = self.allocation(trial)
             for remark in about_sites(allocation):
@@ -165,10 +165,10 @@ class Plan:
 
     def _named_clients(self) -> list[str]:
         """The clients of all trials; the one client of pooled images has no name of its own."""
-        trials = self.study.trials()
+        trials = self.trials
         dealt = [trial for trial in trials if not trial.recipe.pooled] or trials
         names = (self.allocation(trial)[1].partition.names for trial in dealt)
-        return list(dict.fromkeys([*(name for some in names for name in some), NAME]))
+        return list(dict.fromkeys(name for some in names for name in some))
 
     def check_method(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses a method that cannot work with this trial's images."""

@@ -3,7 +3,7 @@
 Every rule adds the votes of the clients and then makes a decision. Clients are processed one at a
 time, their features are computed once for all rules, and the memory does not grow with the number
 of clients. A rule that makes one net from many (`average`) merges the uploads first, and only the
-merged net votes. A bound such as `client-mean` does not fuse; it summarises the metrics of the
+merged net votes. A reference such as `client-mean` does not fuse; it summarises the metrics of the
 clients' own nets.
 """
 
@@ -107,7 +107,7 @@ class Combiner(nn.Module, ABC):
 
 
 class Fusion(Config, ABC):
-    """The parameters of a rule. `Vote`, `Merge` and `Bound` below are the kinds of rules."""
+    """The parameters of a rule, which is a `Vote`, a `Merge` or a `ReferenceRule` (below)."""
 
     @property
     def of(self) -> Literal["nets", "sums"]:
@@ -175,7 +175,7 @@ class Scene:
         return tuple(summary.header.client for summary in self.uploads.summaries())
 
 
-class Bound(Fusion):
+class ReferenceRule(Fusion):
     """A reference value without fusion: a summary of the metrics of the clients' own nets."""
 
     @abstractmethod

@@ -23,9 +23,9 @@ from accord.data.imageset import ImageSet
 from accord.data.unlabelled import image_files, picture, read_images
 from accord.fusion.average import Average, one_net
 from accord.fusion.base import (
-    Bound,
     Merge,
     Outputs,
+    ReferenceRule,
     Scene,
     Uploads,
     Vote,
@@ -79,10 +79,10 @@ class Distilled(Merge):
         spec = {"use": value} if isinstance(value, str) else value
         rule = make_part(fusions, spec, "teacher")
         after = isinstance(rule, Merge) and rule.after_advance
-        if isinstance(rule, Bound | Distilled) or after:
+        if isinstance(rule, ReferenceRule | Distilled) or after:
             raise ValueError(
-                "expected a fusion of the uploads to imitate, not a bound, another student or the "
-                "server's own net"
+                "expected a fusion of the uploads to imitate, not a reference, another student or "
+                "the server's own net"
             )
         return spec
 

@@ -130,7 +130,9 @@ class Record:
 
     def roots(self) -> dict[str, Path]:
         """Dataset → the data root in which it was found, in the last run that needed it."""
-        return {name: Path(root) for name, root in self._data().get(ROOTS, {}).items()}
+        known = self._data().get(ROOTS, {}) if self._is_record() else {}
+        found = mapping(known, self.path / "data.json")
+        return {name: Path(str(root)) for name, root in found.items()}
 
     def keep_roots(self, roots: Mapping[str, Path]) -> None:
         """Stores where datasets were found, so that later commands find them again."""

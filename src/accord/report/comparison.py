@@ -66,12 +66,12 @@ def _order(line: Line) -> tuple[Any, ...]:
 
 
 def place(line: Mapping[str, Any], accuracy: float) -> tuple[Any, ...]:
-    """The order of lines: by setting, then bounds last, then by falling accuracy."""
-    bound = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
+    """The order of lines: by setting, then references last, then by falling accuracy."""
+    reference = {"local-only": 1, "public-teacher": 2, "central": 3}.get(line["recipe"], 0)
     alpha = line["alpha"] if line["alpha"] is not None else float("inf")
     axes = [str(value) for key, value in line.items() if "." in key]
     setting = (line["dataset"], pooled(line), -alpha, line["clients"], axes)
-    return (*setting, bound, -accuracy)
+    return (*setting, reference, -accuracy)
 
 
 def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
@@ -124,7 +124,7 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
     columns["accuracy %"] = lambda line: percent(line["accuracy"])
     columns["balanced %"] = lambda line: percent(line["balanced_accuracy"])
     columns["worst %"] = lambda line: percent(line["worst_class"])
-    # The bound local-only always has this value; the column is for fusions with personal nets.
+    # The reference local-only always has this value; the column is for fusions with personal nets.
     if any(line["personal_accuracy"] and line["recipe"] != "local-only" for line in lines):
         columns["personal %"] = lambda line: percent(line["personal_accuracy"])
     if any(line["validation_accuracy"] for line in lines):

@@ -22,6 +22,7 @@ ALPHA = "partition.alpha"  # written as `a0.1` also if it is no axis
 SELF_EVIDENT = ("data.name", "partition.scheme")  # their values are clear without the key
 POOLED = "pooled"  # the column `partition` of trials that have all images in one place
 NOBODY = "nobody"  # the column `partition.leave_out` of trials in which all clients take part
+WORDS = {LEAVE_OUT: "without"}  # a better word than the key's own
 OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
 LONGEST = 24  # characters of a value that is written as it is
 LONGEST_NAME = 160  # characters of the readable part of a trial's name
@@ -101,7 +102,7 @@ def _texts(trial: Trial) -> dict[str, str]:
 
 def axis_labels(axes: Sequence[str]) -> dict[str, str]:
     """Axis → its last word, or its whole name if another axis has the same last word."""
-    last = [axis.rpartition(".")[2] for axis in axes]
+    last = [WORDS.get(axis, axis.rpartition(".")[2]) for axis in axes]
     return {
         axis: "" if axis in SELF_EVIDENT else axis if last.count(word) > 1 else word
         for axis, word in zip(axes, last, strict=True)

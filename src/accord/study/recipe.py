@@ -16,7 +16,7 @@ from pydantic import Field
 from accord.closed_form.sums import Packing
 from accord.core.config import Config
 from accord.core.parts import make_part
-from accord.fusion.base import Bound, Merge
+from accord.fusion.base import Merge, ReferenceRule
 from accord.fusion.named import NamedFusion
 from accord.messages import SummingSpec, TrainingSpec
 from accord.methods import Method, methods
@@ -39,8 +39,8 @@ class Recipe(Config):
     about: str = ""
     pooled: bool | Literal["public"] = Field(
         False,
-        description="true: a bound, trained on all clients' images in one place; public: on the "
-        "public images only",
+        description="true: a reference, trained on all clients' images in one place; public: on "
+        "the public images only",
     )
     fusion: tuple[NamedFusion, ...] = Field(min_length=1, description="uploads → one predictor")
 
@@ -87,9 +87,9 @@ class Recipe(Config):
         return tuple({one.label: one for one in (*self.fusion, *taken)}.values())
 
     def takes(self, fusion: NamedFusion) -> bool:
-        """Whether a fusion can use what the clients upload; a bound has only its own fusions."""
-        bound = self.pooled or all(isinstance(one.rule, Bound) for one in self.fusion)
-        fits = fusion.rule.of == self.uploads and not bound and self.can_use(fusion)
+        """Whether a fusion can use the clients' uploads; a reference has only its own fusions."""
+        alone = self.pooled or all(isinstance(one.rule, ReferenceRule) for one in self.fusion)
+        fits = fusion.rule.of == self.uploads and not alone and self.can_use(fusion)
         return fits or fusion.use in {one.use for one in self.fusion}
 
     def can_use(self, fusion: NamedFusion) -> bool:

@@ -21,7 +21,7 @@ from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
 LEAVE_OUT = "partition.leave_out"
-BOUNDS = ("central", "local-only")
+REFERENCES = ("central", "local-only")
 
 
 class RoundsConfig(Config):
@@ -74,7 +74,7 @@ class Options(Config):
     autocast: bool | Literal["auto"] = "auto"
     compile: bool | Literal["auto"] = "auto"
     keep_checkpoints: bool = False
-    bounds: bool = Field(True, description=f"add {' and '.join(BOUNDS)} to every table")
+    references: bool = Field(True, description=f"add {' and '.join(REFERENCES)} to every table")
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -150,6 +150,9 @@ def resolved_sections(raw: dict[str, dict[str, Any]], first: Setup) -> dict[str,
     """The sections with all defaults, and with the values of each grid axis as a list."""
     sections: dict[str, Any] = first.model_dump(mode="json")
     axes = grid_axes(raw)
+    # The last epoch of each cell is added to its checkpoints; here they stay as they were asked.
+    asked = raw.get("budget", {}).get("checkpoints") or []
+    sections["budget"]["checkpoints"] = [asked] if isinstance(asked, int) else list(asked)
     if "partition.scheme" in axes:
         # Each scheme has its own keys; the defaults of the first one would not fit the others.
         sections["partition"] = dict(raw["partition"])

@@ -24,7 +24,7 @@ from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
 from accord.study.settings import (
-    BOUNDS,
+    REFERENCES,
     Options,
     RoundsConfig,
     Setup,
@@ -164,7 +164,7 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     sections = {key: section_of(raw, key) for key in keys(Setup) if raw.get(key) is not None}
     setups = tuple(cells(sections))
     elsewhere = any(setup.partition.elsewhere for setup in setups)
-    recipes = _recipes(raw.get("recipes"), options.bounds and not elsewhere, folder)
+    recipes = _recipes(raw.get("recipes"), options.references and not elsewhere, folder)
     if elsewhere:
         _refuse_pooled(recipes)
     fusions = _fusions(raw.get("fusions"))
@@ -208,7 +208,7 @@ def _refuse_pooled(recipes: Sequence[Recipe]) -> None:
             )
 
 
-def _recipes(entries: Any, bounds: bool, folder: Path) -> tuple[Recipe, ...]:
+def _recipes(entries: Any, references: bool, folder: Path) -> tuple[Recipe, ...]:
     if isinstance(entries, str | Mapping):
         entries = [entries]
     if not isinstance(entries, list) or not entries:
@@ -222,8 +222,8 @@ def _recipes(entries: Any, bounds: bool, folder: Path) -> tuple[Recipe, ...]:
             raise AccordError(
                 f"two recipes are named {name!r}; give one of them another name with `as: …`."
             )
-    if bounds:
-        recipes += [resolve(name, folder) for name in BOUNDS if name not in names]
+    if references:
+        recipes += [resolve(name, folder) for name in REFERENCES if name not in names]
     return tuple(recipes)
 
 

@@ -62,7 +62,7 @@ def teacher_study(
         **{key: value for key, value in raw.items() if key not in LEFT_OUT},
         "recipes": [{**recipe, "budget": {**recipe["budget"], **own}}],
         "seeds": [seed],
-        "bounds": False,
+        "references": False,
     }
     setup = _only_setup(check_study(asked, folder), asked)
     if on == "public" and not setup.data.public:

@@ -21,7 +21,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 1, "batch": 32},
         "recipes": ["ce-ensemble"],
-        "bounds": False,
+        "references": False,
     }
     accord.run(study, out=folder / "run", workers=1, quiet=True)
     accord.fuse(folder / "run", ["outputs"], workers=1, quiet=True, save=folder / "model")

@@ -58,7 +58,7 @@ class Natural(Scheme):
 
 @register("by-column")
 class ByColumn(Natural):
-    """One client per distinct value of a column, in sorted order."""
+    """One client per distinct value of a column, in natural order."""
 
     column: str = Field(min_length=1, description="column that holds the client of each image")
 

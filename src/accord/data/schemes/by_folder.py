@@ -9,7 +9,7 @@ from accord.data.schemes.by_column import Natural
 
 @register("by-folder")
 class ByFolder(Natural):
-    """One client per folder of the data (or per .npz or parquet file), in sorted order."""
+    """One client per folder of the data (or per .npz or parquet file), in natural order."""
 
     @property
     def named_by(self) -> str:

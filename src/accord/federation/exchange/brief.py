@@ -17,7 +17,7 @@ from accord.federation.starting import first_briefing
 from accord.federation.tasks import Task
 from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
-from accord.fusion.base import Bound
+from accord.fusion.base import ReferenceRule
 from accord.messages import NET, Briefing, Origin, ServerState, prefixed
 from accord.model.predictor import Predictor
 from accord.record.record import Record
@@ -110,8 +110,10 @@ def only_trial(study: Study) -> Trial:
     """The only trial of a study that clients take part in. The partition does not matter."""
     found: dict[str, Trial] = {}
     for trial in study.trials():
-        bound = trial.recipe.pooled or all(isinstance(f.rule, Bound) for f in trial.recipe.fusion)
-        if not bound:
+        reference = trial.recipe.pooled or all(
+            isinstance(f.rule, ReferenceRule) for f in trial.recipe.fusion
+        )
+        if not reference:
             count = RoundsConfig(count=trial.setup.rounds.count)  # who answers is up to people
             sites = SITES.model_copy(update={"folders": trial.setup.partition.reads_sites})
             data = trial.setup.data.model_copy(update={"test_per_client": 0.0})  # up to clients
@@ -121,7 +123,8 @@ def only_trial(study: Study) -> Trial:
             found.setdefault(key, replace(trial, setup=setup))
     if not found:
         raise AccordError(
-            "the study has no recipe that clients take part in, only bounds. Add one to `recipes`."
+            "the study has no recipe that clients take part in, only references. "
+            "Add one to `recipes`."
         )
     if len(found) > 1:
         raise AccordError(_how_to_choose(list(found.values())))
@@ -146,7 +149,7 @@ def _how_to_choose(trials: Sequence[Trial]) -> str:
 
 def _alone(study: Study, trial: Trial) -> Study:
     """A study of this trial alone, whose clients are elsewhere."""
-    options = study.options.model_copy(update={"seeds": (trial.seed,), "bounds": False})
+    options = study.options.model_copy(update={"seeds": (trial.seed,), "references": False})
     raw = {
         **options.model_dump(mode="json"),
         **trial.setup.model_dump(mode="json"),

@@ -27,7 +27,7 @@ from accord.federation.measuring.scope import after_advance
 from accord.federation.modelling import model_of
 from accord.federation.pooled_sums import total_of
 from accord.federation.tasks.base import one_thread
-from accord.fusion.base import Bound, Merge, Scene
+from accord.fusion.base import Merge, ReferenceRule, Scene
 from accord.fusion.evaluate import run_net
 from accord.fusion.named import NamedFusion
 from accord.messages import Briefing, ServerState
@@ -119,11 +119,12 @@ class _Work:
                     "--fusion, e.g. --fusion classwise (accord recipes lists them)."
                 )
             entries = [NamedFusion.read(one, str(self.path)) for one in origin.fusions]
-            named = [one for one in entries if not isinstance(one.rule, Bound)]
+            named = [one for one in entries if not isinstance(one.rule, ReferenceRule)]
         for fusion in named:
-            if isinstance(fusion.rule, Bound):
+            if isinstance(fusion.rule, ReferenceRule):
                 raise AccordError(
-                    f"--fusion {fusion.use}: this is a bound and makes no model. Name another one."
+                    f"--fusion {fusion.use}: this is a reference and makes no model. Name "
+                    "another one."
                 )
             if fusion.rule.of != header.uploads:
                 raise AccordError(

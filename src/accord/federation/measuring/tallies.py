@@ -11,8 +11,8 @@ from accord.federation.measuring.scope import Checkpoint, Scope, after_advance
 from accord.federation.membership import EVERYBODY
 from accord.federation.tasks.measure import MeasureBlock
 from accord.federation.tasks.merge import MergeUploads
-from accord.fusion.base import Bound, Merge, fusions
-from accord.fusion.client_bounds import ClientMean
+from accord.fusion.base import Merge, ReferenceRule, fusions
+from accord.fusion.client_references import ClientMean
 from accord.messages import Upload, UploadHeader
 
 
@@ -56,7 +56,7 @@ class Tallies:
             for name, metrics in test.items()
         }
         for name, rule in scope.rules.items():
-            if isinstance(rule, Bound):
+            if isinstance(rule, ReferenceRule):
                 found[name] = rule.summarise(test_clients, validation_clients)
         headers = self._headers(at)
         costs = self._costs(at, headers)

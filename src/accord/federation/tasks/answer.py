@@ -30,7 +30,7 @@ class AnswerBriefing(Task):
     client: int | None  # index in the allocation; None: the images are the public ones
     round: int = 1
     remembers: int | None = None  # the round whose memory, if any, the client continues from
-    at_server: bool = False  # the server's own work: a teacher, or a bound of pooled images
+    at_server: bool = False  # the server's own work: a teacher, or a reference of pooled images
     autocast: bool = False
     compile: bool = False
 

@@ -60,7 +60,7 @@ def paired(lines: Sequence[Line], baseline: Baseline) -> list[Pair]:
 
 
 def in_order(pairs: Sequence[Pair]) -> list[Pair]:
-    """By setting, then bounds last, then by falling final accuracy."""
+    """By setting, then references last, then by falling final accuracy."""
     return sorted(
         pairs, key=lambda p: place(p.line.setting, statistics.mean(p.line.values("final")))
     )

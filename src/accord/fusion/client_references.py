@@ -1,4 +1,4 @@
-"""The bounds of `local-only`: the metrics of the clients' own nets, without fusion."""
+"""The references of `local-only`: the metrics of the clients' own nets, without fusion."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from accord.core.metrics import Metrics
-from accord.fusion.base import Bound, fusions
+from accord.fusion.base import ReferenceRule, fusions
 
 
 @fusions.register("client-mean")
-class ClientMean(Bound):
+class ClientMean(ReferenceRule):
     """The mean over clients of the metrics of each client's own net on the whole test set."""
 
     def summarise(
@@ -35,10 +35,10 @@ class ClientMean(Bound):
 
 
 @fusions.register("client-best")
-class ClientBest(Bound):
+class ClientBest(ReferenceRule):
     """The client whose own net has the highest accuracy on the test set.
 
-    It is chosen with the test labels, so it is a bound for comparison and not a method.
+    It is chosen with the test labels, so it is a reference for comparison and not a method.
     """
 
     def summarise(
