@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeVar
 import psutil
 import torch
 
+from accord.core.clock import Stopwatch
 from accord.core.config import Config
 from accord.core.errors import ClientError
 from accord.core.registry import Registry
@@ -90,6 +91,7 @@ def make_task(content: dict[str, Any]) -> Task:
 
 def perform(task: Task, record: Record, tell: Tell) -> Answer:
     """Does a task in this process."""
+    spent = Stopwatch(task.device)
     try:
         with one_thread():
             answer = task.perform(record, tell)
@@ -98,7 +100,7 @@ def perform(task: Task, record: Record, tell: Tell) -> Answer:
         if said is None:
             raise
         raise task.out_of_memory(record, said) from None
-    return {**answer, "peak_memory": peak_memory()}
+    return {**answer, "peak_memory": peak_memory(), "core_seconds": spent.seconds}
 
 
 def lack_of_memory(error: RuntimeError | MemoryError) -> str | None:
