@@ -213,7 +213,7 @@ def test_another_teacher_in_the_same_record_is_refused(call: Call) -> None:
     assert call(*words)[0] == 0
     before = weights_of(Path("model"))
     for more, said in (
-        (["--epochs", "3"], "budget.epochs was 2, now it is 3. Choose another folder with --out"),
+        (["--epochs", "3"], "budget.epochs was 2, now it is 3. Choose another folder for"),
         (["--seed", "1"], "name was 'teacher-digits-conv4-public-s0'"),
         (["--on", "train"], "now it is 'teacher-digits-conv4-train-s0'"),
         (["data.public=0.2"], "data.public was 0.1, now it is 0.2"),

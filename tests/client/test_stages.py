@@ -206,7 +206,7 @@ def test_the_end_of_the_first_stage_is_measured(study: Raw, tmp_path: Path) -> N
     checkpoints = trials["staged"].measures()["checkpoints"]
     assert [checkpoint["epoch"] for checkpoint in checkpoints] == [2, 3]
     for checkpoint in checkpoints:
-        assert [client["client"] for client in checkpoint["clients"]] == [0, 1]
+        assert [client["client"] for client in checkpoint["clients"]] == ["0", "1"]
         for client in checkpoint["clients"]:
             assert 0 <= client["train_accuracy"] <= 1
             assert 0 <= client["test_accuracy"] <= 1
@@ -215,7 +215,7 @@ def test_the_end_of_the_first_stage_is_measured(study: Raw, tmp_path: Path) -> N
     rows = [(row["recipe"], row["epoch"]) for row in timeless(tmp_path)]
     assert sorted(rows) == [("ce-ensemble", "3"), ("staged", "2"), ("staged", "3")]
     stages = [(e["client"], e["epoch"], e["stage"]) for e in events_of(trials["staged"])]
-    assert stages == [(c, e, 1 if e < 3 else 2) for c in (0, 1) for e in (1, 2, 3)]
+    assert stages == [(c, e, 1 if e < 3 else 2) for c in ("0", "1") for e in (1, 2, 3)]
     assert {event["stage"] for event in events_of(trials["ce-ensemble"])} == {None}
 
 

@@ -14,6 +14,7 @@ from accord.cli import app
 from accord.closed_form.ridge import solve
 from accord.closed_form.sums import Sums
 from accord.core.errors import AccordError
+from accord.federation.plan import Plan
 from accord.messages import Upload
 from accord.record.record import Record
 from accord.report.estimate import estimate
@@ -72,7 +73,28 @@ def test_every_setting_and_no_bound_is_asked_for_few_images(
     accord.run(study(recipes=[alone, RECIPE], partition=partition), out=tmp_path / "run", workers=1)
     said = [line for line in capsys.readouterr().err.splitlines() if "fewer images" in line]
     assert len(said) == 1
-    assert said[0].startswith("closed: 2 of 2 clients hold fewer images")
+    assert said[0].startswith("closed: 2 of 3 clients (in 1 of 2 partitions) hold fewer images")
+
+
+def test_every_cell_of_a_grid_is_counted_and_the_advice_works(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    partition = {"scheme": "dirichlet", "alpha": [10.0, 0.05], "clients": [2, 4]}
+    asked = study(partition=partition, seeds=[0, 1], recipes=[RECIPE])
+    plan = Plan(load_study(asked), None, print)
+    plan.check()
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if "fewer images" in line]
+    sizes = [plan.allocation(t)[1].partition.label_counts.sum(1) for t in plan.study.trials()]
+    small = [int((size < 160).sum()) for size in sizes]
+    cells = f"{sum(s > 0 for s in small)} of {len(small)} partitions"
+    clients = sum(map(len, sizes))
+    assert said.startswith(f"closed: {sum(small)} of {clients} clients (in {cells}) hold fewer")
+    assert clients == 24
+    assert "may reveal individual images. Use a map with fewer features (a smaller count" in said
+    narrow = {**RECIPE, "map": {"blocks": [{**SMALL, "count": 1, "grid": 1}]}}
+    few = {**asked, "partition": {"scheme": "iid", "clients": 2}, "recipes": [narrow]}
+    Plan(load_study(few), None, print).check()  # a smaller count and fewer clients
+    assert "fewer images" not in capsys.readouterr().out
 
 
 def _info(record: Path) -> dict[str, Any]:

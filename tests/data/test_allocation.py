@@ -150,7 +150,7 @@ def test_a_natural_client_who_loses_every_image_is_named(public: float, validati
     told, kept = [], []
     for seed in range(20):
         try:
-            kept.append(allocate(dataset, data, config, seed).partition.sources)
+            kept.append(allocate(dataset, data, config, seed).partition.names)
         except AccordError as error:
             told.append(str(error))
     assert set(kept) == {("a", "b", "rare")}

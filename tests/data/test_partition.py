@@ -90,7 +90,6 @@ class TestByHand:
         assert found.label_counts.tolist() == [[5, 0], [3, 0], [2, 10]]
         assert found.disjoint
         assert found.names == ("0", "1", "2")
-        assert found.sources is None
 
     def test_dirichlet_rounds_where_it_cuts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         give_proportions(monkeypatch, [0.26, 0.37, 0.37])  # cuts at 2.6 and 6.3
@@ -147,9 +146,16 @@ class TestByHand:
         labels = np.array([0, 0, 1, 1, 1, 0])
         found = make(labels, columns={"site": sites}, scheme="by-column", column="site")
         assert [part.tolist() for part in found.indices] == [[1, 4], [3], [0, 2, 5]]
-        assert found.sources == ("bath", "ely", "york")
-        assert found.names == ("0", "1", "2")
+        assert found.names == ("bath", "ely", "york")
         assert found.label_counts.tolist() == [[1, 1], [0, 1], [2, 1]]
+        numbers = np.array(["10", "9", "2", "a10", "a9", "1"])
+        found = make(labels, columns={"site": numbers}, scheme="by-column", column="site")
+        assert found.names == ("1", "2", "9", "10", "a9", "a10")
+        assert [part.tolist() for part in found.indices] == [[5], [2], [1], [0], [4], [3]]
+        bad = np.array(["a", "b\ud800", "c", "d", "e", "f"])
+        with pytest.raises(AccordError, match="UTF-8"):
+            make(labels, columns={"site": bad}, scheme="by-column", column="site")
+        found = make(labels, columns={"site": sites}, scheme="by-column", column="site")
         asked = make(labels, columns={"site": sites}, scheme="by-column", column="site", clients=3)
         assert asked.hash == found.hash
 

@@ -135,15 +135,12 @@ def test_clients_are_named_by_the_column_or_by_their_number(name: str) -> None:
     labels, columns = images_of(60, 5, 0)
     scheme = scheme_of(name)
     found = dealt(scheme, labels, columns)
-    assert found.names == tuple(str(k) for k in range(len(found.indices)))
     if scheme.named_by is None:
-        assert found.sources is None
-        assert found.known_as == dict(zip(found.names, found.names, strict=True))
+        assert found.names == tuple(str(k) for k in range(len(found.indices)))
     else:
-        assert found.sources == tuple(sorted(set(columns[scheme.named_by].tolist())))
-        assert found.known_as == dict(zip(found.names, found.sources, strict=True))
-        for part, source in zip(found.indices, found.sources, strict=True):
-            assert set(columns[scheme.named_by][part]) == {source}
+        assert found.names == tuple(sorted(set(columns[scheme.named_by].tolist())))
+        for part, called in zip(found.indices, found.names, strict=True):
+            assert set(columns[scheme.named_by][part]) == {called}
 
 
 @every_scheme
@@ -173,7 +170,7 @@ def test_a_saved_partition_is_loaded_as_it_was(name: str, tmp_path: Path) -> Non
     first = dealt(scheme_of(name), labels, columns)
     save(first, tmp_path / "partition.safetensors")
     again = load(tmp_path / "partition.safetensors")
-    assert (again.hash, again.names, again.sources) == (first.hash, first.names, first.sources)
+    assert (again.hash, again.names) == (first.hash, first.names)
     assert again.disjoint is first.disjoint
     np.testing.assert_array_equal(again.label_counts, first.label_counts)
 

@@ -17,7 +17,6 @@ import torch
 
 import accord
 from accord.cli import main
-from accord.core.text import natural
 from accord.messages import Briefing, Upload
 
 Raw = dict[str, Any]
@@ -264,12 +263,6 @@ def test_show_explains_every_file(say: Say, box: Path) -> None:
         code, told = say("show", strange)
         assert code == 2, strange
         assert "expected a briefing, an upload" in told or "is no saved model" in told
-
-
-def test_names_are_sorted_as_people_do() -> None:
-    assert sorted(["10", "9", "a10", "a9", "b", "2"], key=natural) == [
-        *("2", "9", "10", "a9", "a10", "b")
-    ]
 
 
 def changed(path: Path, to: Path, **header: Any) -> Path:

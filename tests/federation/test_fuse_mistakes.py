@@ -279,8 +279,8 @@ def test_a_fusion_that_cannot_be_understood(
     [
         ([], "no fusion was named"),
         (["--without", "7"], "--without: fafi-a1-s0"),
-        (["--without", "7"], "has no client '7'; found 0, 1, 2."),
-        (["--without", "0,1"], "has no client '0,1'; found 0, 1, 2."),
+        (["--without", "7"], "has no client '7'. Its clients are 0, 1, 2."),
+        (["--without", "0,1"], "has no client '0,1'. Its clients are 0, 1, 2."),
         (["--without", ""], "has no client ''"),
         (["--without", "0", "--without", "1", "--without", "2"], "--without leaves no client"),
         (["--trial", "nobody"], "no finished trial nobody"),

@@ -159,13 +159,13 @@ def test_client_best_is_the_client_with_the_highest_test_accuracy(uploads: Uploa
     assert_row(uploads.rows[BEST], each[best], validated)
 
 
-def test_every_clients_own_accuracy_is_noted_by_its_number(run: Path, uploads: Uploads) -> None:
+def test_every_clients_own_accuracy_is_noted_by_its_name(run: Path, uploads: Uploads) -> None:
     trial = Record(run).trials()[0]
     (checkpoint,) = trial.measures()["checkpoints"]
     test = uploads.allocation.part("test")
     for k, (noted, p) in enumerate(zip(checkpoint["clients"], uploads.alone(test), strict=True)):
         own = uploads.allocation.client(k)
-        assert noted["client"] == k
+        assert noted["client"] == str(k)
         assert noted["test_accuracy"] == pytest.approx(accuracy(p, test), abs=1e-9)
         trained = accuracy(uploads.probabilities(uploads.nets[k], own), own)
         assert noted["train_accuracy"] == pytest.approx(trained, abs=1e-9)

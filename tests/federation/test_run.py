@@ -105,7 +105,7 @@ def test_events_hold_every_client_and_epoch_in_order(made: tuple[Path, Raw]) -> 
     for trial in Record(made[0]).trials():
         events = [json.loads(line) for line in trial.events.read_text().splitlines()]
         clients = trial.info()["clients"]
-        expected = [(client, epoch) for client in range(clients) for epoch in (1, 2, 3)]
+        expected = [(str(client), epoch) for client in range(clients) for epoch in (1, 2, 3)]
         assert [(event["client"], event["epoch"]) for event in events] == expected
         needed = (
             "loss loss_local loss_align lambda_raw attenuation lambda_effective lambda_star "
@@ -308,7 +308,7 @@ def test_natural_clients_come_from_a_column(study: Raw, tmp_path: Path) -> None:
     study["partition"] = {"scheme": "by-column", "column": "hospital"}
     accord.run(study, out=tmp_path / "run", workers=1, quiet=True)
     (trial,) = Record(tmp_path / "run").trials()
-    assert trial.info()["sources"] == ["east", "north", "south"]
+    assert list(trial.info()["client_files"]) == ["east", "north", "south"]
 
 
 def test_overlapping_and_single_class_clients_run(study: Raw, tmp_path: Path) -> None:

@@ -175,7 +175,10 @@ def test_the_teacher_is_a_client_who_holds_the_public_images(made: tuple[Path, R
 def test_a_teacher_leaves_its_telemetry_and_says_what_it_is(made: tuple[Path, Raw]) -> None:
     for folder in teachers(made[0]):
         events = [json.loads(line) for line in folder.events.read_text().splitlines()]
-        assert [(event["client"], event["epoch"]) for event in events] == [(None, 1), (None, 2)]
+        assert [(event["client"], event["epoch"]) for event in events] == [
+            ("teacher", 1),
+            ("teacher", 2),
+        ]
         assert all(event["loss"] > 0 for event in events)
         info = folder.info()
         assert (info["id"], info["status"], info["failures"]) == (folder.id, "finished", [])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.config import parse_config_args
 
 import accord
 from accord.core.errors import AccordError
@@ -22,6 +23,7 @@ from accord.federation.tasks import Task, perform
 from accord.flower import engine as engines
 from accord.flower.engine import FlowerEngine, Patience
 from accord.flower.letters import Letter
+from accord.flower.local import node_config
 from accord.messages import Upload
 from accord.record.record import Record
 from accord.report.progress import Plain
@@ -117,6 +119,28 @@ def test_every_upload_is_that_of_the_local_engine(small: Raw, tmp_path: Path) ->
     before = len(grid.asked)
     run(small, grid, tmp_path / "there")
     assert len(grid.asked) == before  # a finished study asks nobody
+
+
+def test_clients_of_any_name_answer_as_in_the_local_engine(small: Raw, tmp_path: Path) -> None:
+    """Their names come from a column: spaces, line ends, slashes and quotes do no harm."""
+    names = ("a  b\nc", "../up", 'quo"te', "x" * 200)
+    images = np.random.default_rng(0).integers(0, 256, (80, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "d.npz", images=images, labels=np.arange(80) // 8, site=names * 20)
+    small["data"] = {"name": "npz", "path": str(tmp_path / "d.npz")}
+    small["partition"] = {"scheme": "by-column", "column": "site"}
+    accord.run(small, out=tmp_path / "here", workers=1, quiet=True)
+    config = {
+        10 + index: parse_config_args([node_config({"name": name, "partition": True})])
+        | {"keep": str(tmp_path / "keep")}
+        for index, name in enumerate(names)
+    }
+    failures, told = run(small, Loop(config), tmp_path / "there")
+    assert not failures
+    assert not [line for line in told.lines if not line.isprintable()]
+    here, there = uploads(tmp_path / "here"), uploads(tmp_path / "there")
+    assert here.keys() == there.keys()
+    assert len(here) == len(names)
+    assert all(same(here[name], there[name]) for name in here)
 
 
 def test_sites_with_images_of_their_own(small: Raw, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_other_text_of_differences(tmp_path: Path) -> None:
     pairs = pairs_of([write_run(tmp_path / "r", trials)], "fedavg")
     texts = {pair.line.recipe: difference_text(pair) for pair in pairs}
     assert texts == {"fedavg": "baseline", "same": "0.0", "less": "-15.0", "stranger": "–"}
-    assert "one seed: the standard deviation is unknown" in shown(pairs)
+    assert "one seed: not conclusive" in shown(pairs)
     assert "±" not in shown(pairs).replace("±:", "")
     wide = pairs_of([tmp_path / "r"], "less")
     assert {difference_text(pair) for pair in wide} == {"+15.0", "baseline", "–"}

@@ -23,7 +23,7 @@ def record(tmp_path: Path) -> Record:
         (folder / "trial.json").write_text(json.dumps({"id": name, "status": "running"}))
         lines = [
             json.dumps({"client": client, "epoch": epoch, "lambda_raw": raw, "loss_local": epoch})
-            for client in (0, 1)
+            for client in ("0", "1")
             for epoch in (1, 2)
         ]
         (folder / "events.jsonl").write_text("\n".join(lines) + "\n")
@@ -36,6 +36,22 @@ def test_one_table_per_trial_with_a_row_per_dial_and_client(record: Record) -> N
     assert [str(column.header) for column in fixed.columns] == ["dial", "client", "1", "2"]
     assert fixed.row_count == 4
     assert plain.row_count == 2  # fafi has no λ
+
+
+def test_clients_are_in_the_order_of_the_partition_and_cannot_control_the_terminal(
+    record: Record,
+) -> None:
+    trial = next(iter(record.trials()))
+    names = ["9", "10", "\x1b[31mred\n", "x" * 300, "[bold]"]
+    trial.write_info({"client_files": dict.fromkeys(names, "file")})
+    lines = [json.dumps({"client": n, "epoch": 1, "lambda_raw": 1.0}) for n in reversed(names)]
+    trial.events.write_text("\n".join(lines) + "\n")
+    (table,) = show_dials(record, ["lambda_raw"], trial.id)
+    cells = [str(cell) for cell in table.columns[1].cells]
+    assert cells[:3] == ["9", "10", "�[31mred�"]
+    assert cells[3].startswith("xxxx")
+    assert len(cells[3]) < 70
+    assert cells[4] == "[bold]"
 
 
 def test_trials_are_chosen_by_a_part_of_their_name(record: Record) -> None:
@@ -52,11 +68,11 @@ def test_an_unknown_dial_is_told_with_the_nearest(record: Record) -> None:
 def test_a_line_on_its_way_and_an_epoch_done_twice_do_no_harm(record: Record) -> None:
     trial = next(iter(record.trials()))
     with trial.events.open("a") as file:
-        file.write(json.dumps({"client": 0, "epoch": 2, "lambda_raw": 7.0}) + "\n")
-        file.write('{"client": 0, "epo')
+        file.write(json.dumps({"client": "0", "epoch": 2, "lambda_raw": 7.0}) + "\n")
+        file.write('{"client": "0", "epo')
     events = events_of(trial)
     assert len(events) == 4
-    assert next(e for e in events if (e["client"], e["epoch"]) == (0, 2))["lambda_raw"] == 7
+    assert next(e for e in events if (e["client"], e["epoch"]) == ("0", 2))["lambda_raw"] == 7
 
 
 def test_many_epochs_are_thinned_out_to_the_first_the_last_and_some_between() -> None:
@@ -66,7 +82,7 @@ def test_many_epochs_are_thinned_out_to_the_first_the_last_and_some_between() ->
 
 def test_as_many_epochs_are_shown_as_fit(record: Record) -> None:
     trial = next(iter(record.trials()))
-    lines = [json.dumps({"client": 0, "epoch": e, "lambda_raw": 2e8}) for e in range(1, 61)]
+    lines = [json.dumps({"client": "0", "epoch": e, "lambda_raw": 2e8}) for e in range(1, 61)]
     trial.events.write_text("\n".join(lines) + "\n")
     for width in (60, 80, 120, 200):
         (table,) = show_dials(record, ["lambda_raw"], trial.id, width)
@@ -100,7 +116,7 @@ def test_values_are_short(value: float | None, shown: str) -> None:
 
 def test_beside_other_terms_a_dial_is_found_by_its_own_name(record: Record) -> None:
     trial = next(iter(record.trials()))
-    event = {"client": 0, "epoch": 1, "anchors_lambda_raw": 2.0, "separation_lambda_raw": 3.0}
+    event = {"client": "0", "epoch": 1, "anchors_lambda_raw": 2.0, "separation_lambda_raw": 3.0}
     trial.events.write_text(json.dumps(event) + "\n")
     (table,) = show_dials(record, [], trial.id)
     assert table.row_count == 2

@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 
 
 def _entropy(seed: int, names: tuple[object, ...]) -> int:
-    key = "/".join([str(seed), *(str(name) for name in names)])
+    key = "/".join([str(seed), *(_escaped(str(name)) for name in names)])
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little")
+
+
+def _escaped(name: str) -> str:
+    """`name` without a slash: a client may be named "a/b", and ("a", "b") is another name."""
+    return name.replace("%", "%25").replace("/", "%2F")
 
 
 def numpy_generator(seed: int, *names: object) -> np.random.Generator:

@@ -68,8 +68,8 @@ class Allocation:
         if target.exists() and partitions.load(target).hash != self.partition.hash:
             raise AccordError(
                 f"{target} holds another partition than the one that this study, seed and version "
-                "of Accord give: the results would mix two partitions. Choose another folder with "
-                "--out."
+                "of Accord give: the results would mix two partitions. Choose another folder for "
+                "the record."
             )
         if not target.exists():
             partitions.save(self.partition, target)

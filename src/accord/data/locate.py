@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accord.core.errors import AccordError
 from accord.data.download import DOWNLOADS
-from accord.data.known import Known
+from accord.data.known import DATASETS, Known
 from accord.data.parquet import find_pair, find_parquet
 from accord.data.raw import Source
 
@@ -44,6 +44,15 @@ def locate(known: Known, path: Path | None, root: Path | None) -> Source:
     places = ", ".join(str(folder) for folder in searched)
     do = advice(known, searched[0])
     raise AccordError(f"there are no files of {known.name!r} in {places}. To correct this, {do}.")
+
+
+def found_root(name: str, root: Path | None) -> Path | None:
+    """The data root with the files of a dataset; None if it has none, or needs none."""
+    known = DATASETS.get(name)
+    if known.kind in ("builtin", "generic"):
+        return None
+    folders = (folder for folder in roots_of(known, root) if search(known, folder) is not None)
+    return next((folder.resolve() for folder in folders), None)
 
 
 def search(known: Known, root: Path) -> Source | None:

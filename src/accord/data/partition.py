@@ -28,20 +28,14 @@ REDRAWS = 1_000  # the number of draws of a random scheme to reach min_samples
 class Partition:
     """The sorted positions of each client's images in the array of labels.
 
-    `sources` are the column's values of the clients, for the scheme by-column only. `label_counts`
-    is (clients, classes).
+    `names` are the clients' names: the values of a column for the scheme by-column, and "0", "1", …
+    for clients without names of their own. `label_counts` is (clients, classes).
     """
 
     indices: tuple[Indices, ...]
     names: tuple[str, ...]
-    sources: tuple[str, ...] | None
     label_counts: NDArray[np.int64]
     disjoint: bool
-
-    @property
-    def known_as(self) -> dict[str, str]:
-        """Name → the value of the client's column, or the name itself if there is no column."""
-        return dict(zip(self.names, self.sources or self.names, strict=True))
 
     @cached_property
     def hash(self) -> str:
@@ -77,15 +71,27 @@ def make_partition(
     else:
         raise _too_small(scheme, pool, len(drawn), smallest)
     _check_promises(drawn, pool, scheme)
-    named = scheme.named_by
     indices = tuple(np.sort(part).astype(np.int64) for part in drawn)
     return Partition(
         indices=indices,
-        names=tuple(str(k) for k in range(len(indices))),
-        sources=tuple(np.unique(columns[named]).tolist()) if named else None,
+        names=_names(indices, columns[scheme.named_by] if scheme.named_by else None),
         label_counts=np.stack([np.bincount(labels[part], minlength=classes) for part in indices]),
         disjoint=scheme.disjoint,
     )
+
+
+def _names(indices: tuple[Indices, ...], column: NDArray[np.str_] | None) -> tuple[str, ...]:
+    """The value of the column in each client's images, or else the clients' numbers."""
+    if column is None:
+        return tuple(str(k) for k in range(len(indices)))
+    names = tuple(str(column[part[0]]) for part in indices)
+    for name in names:
+        if any("\ud800" <= sign <= "\udfff" for sign in name):
+            raise AccordError(
+                f"a client is named {name[:100]!r}, which is not valid text (it cannot be written "
+                "as UTF-8). Correct this value of the column."
+            )
+    return names
 
 
 def of_sites(names: tuple[str, ...], classes: int) -> Partition:
@@ -93,7 +99,6 @@ def of_sites(names: tuple[str, ...], classes: int) -> Partition:
     return Partition(
         indices=tuple(np.zeros(0, np.int64) for _ in names),
         names=names,
-        sources=None,
         label_counts=np.zeros((len(names), classes), np.int64),
         disjoint=True,
     )
@@ -185,7 +190,6 @@ def load(path: Path) -> Partition:
         partition = Partition(
             indices=tuple(tensors["indices"][start:end] for start, end in parts),
             names=tuple(header["names"]),
-            sources=None if header["sources"] is None else tuple(header["sources"]),
             label_counts=tensors["label_counts"],
             disjoint=header["disjoint"],
         )
@@ -201,8 +205,7 @@ def load(path: Path) -> Partition:
 
 
 def _header(partition: Partition) -> str:
-    names, sources = partition.names, partition.sources
-    return json.dumps({"names": names, "sources": sources, "disjoint": partition.disjoint})
+    return json.dumps({"names": partition.names, "disjoint": partition.disjoint})
 
 
 def _seal(partition: Partition) -> str:

@@ -131,7 +131,7 @@ class Processes(Generic[T]):
     def _replace(self, dead: _Worker[T]) -> _Worker[T]:
         """A new worker in place of a dead one. Raises AccordError if the dead one never started."""
         if not dead.came_up:
-            raise AccordError(f"a worker could not start: {dead.obituary()} Try --workers 1.")
+            raise AccordError(f"a worker could not start: {dead.obituary()} Try fewer workers.")
         at = self._workers.index(dead)
         self._workers[at] = self._start(dead.number)
         if self._record is not None:
@@ -212,7 +212,7 @@ class _Worker(Generic[T]):
         if code is not None and code < 0:
             name = signal.Signals(-code).name
             hint = (
-                " The system does this when memory runs out: use fewer --workers, a smaller "
+                " The system does this when memory runs out: use fewer workers, a smaller "
                 "budget.batch or a smaller net.backbone."
                 if name == "SIGKILL"
                 else ""

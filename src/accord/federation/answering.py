@@ -11,6 +11,7 @@ import torch
 from accord.client.base import Precision
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import refuse_unwritable
+from accord.core.names import shown
 from accord.data.convert import convert
 from accord.data.images import Labels
 from accord.data.imageset import ImageSet
@@ -97,8 +98,8 @@ def refuse_to_write(out: Path, briefing: Path, images: Path, name: str) -> None:
         ) from None
     if owner != name:
         raise AccordError(
-            f"--out {out}: it holds the upload of client {owner}, which would be lost. Choose "
-            "another name."
+            f"--out {out}: it holds the upload of client {shown(owner)}, which would be lost. "
+            "Choose another name."
         )
 
 

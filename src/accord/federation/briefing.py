@@ -10,7 +10,7 @@ from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
 from accord.data.allocation import Allocation
 from accord.data.augmentations import augmentations
-from accord.federation.teaching import Teacher, needs_teacher, teacher_from
+from accord.federation.teaching import Teacher, teacher_from
 from accord.messages import (
     BANK,
     NET,
@@ -147,7 +147,7 @@ def rehearsed_state(
     if isinstance(recipe, TrainingRecipe) and recipe.bank:
         width = build_encoder(net.backbone, channels, net.norm).width
         public = stand_in(allocation.part("public").labels, width)
-    teacher = teacher_from(trial, allocation) if needs_teacher(trial) else None
+    teacher = teacher_from(trial, allocation) if trial.needs_teacher else None
     return trial.method.start(opening(trial, allocation, public, teacher=teacher))
 
 

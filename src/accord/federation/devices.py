@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Collection
 from functools import cache
 
 import torch
 
-from accord.core.errors import AccordError
+from accord.core.errors import AccordError, nearest
+from accord.core.names import listed
 from accord.study.settings import Options
 
 PROBE = (
@@ -45,6 +47,19 @@ def check_devices(options: Options) -> None:
             "autocast: the CPU of this machine cannot compute in bf16 (illegal instruction). Set "
             "autocast: false."
         )
+
+
+def check_device_names(options: Options, clients: Collection[str]) -> None:
+    """Refuses a device of a client that no trial has."""
+    if not isinstance(options.device, dict):
+        return
+    for name in map(str, options.device):
+        if name not in clients:
+            raise AccordError(
+                f"'device': the study has no client {name[:100]!r}"
+                f"{nearest(name, clients) or '.'} Its clients are {listed(list(clients))}. Correct "
+                "the name, or remove it."
+            )
 
 
 def check_device(name: str) -> None:

@@ -65,7 +65,7 @@ def _hear(run: Run, message: Message[Task], watcher: Watcher) -> None:
     job, body = message.job, message.body
     if message.kind == "news":
         if "event" in body and isinstance(job.task, AnswerBriefing):
-            named = {"client": job.task.client, "round": job.task.round}
+            named = {"client": job.task.name, "round": job.task.round}
             run.folder.append_event({**named, **body["event"]})
         if "share" in body:
             watcher.news(run, job, body["share"], restored=body.get("restored", False))

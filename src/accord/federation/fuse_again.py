@@ -17,9 +17,9 @@ from accord.federation.membership import (
     EVERYBODY,
     Membership,
     check_membership,
+    check_names,
     check_uploads,
     refuse_another,
-    resolved,
     suffix,
     tell_lost,
 )
@@ -58,13 +58,20 @@ def fuse_again(
         raise AccordError("no fusion was named. Name one with --fusion, e.g. --fusion classwise.")
     joined = tuple(Path(path).absolute() for path in add)
     membership = Membership(tuple(sorted(set(without))), joined, tuple(sorted(set(remove))))
-    plan = Plan(check_study(record.asked(), record.path), data_root, watcher.tell, elsewhere=True)
+    plan = Plan(
+        check_study(record.asked(), record.path),
+        data_root,
+        watcher.tell,
+        remembered=record.roots(),
+        elsewhere=True,
+    )
     with record.lock():
         runs = _chosen(plan, record, trial, rules, membership)
-        meant = {run.folder.id: resolved(run, membership) for run in runs}
+        for run in runs:
+            check_names(run, membership)
         specs = {run.folder.id: _fitting(run, rules, suffix(membership)) for run in runs}
         for run in runs:
-            _check(run, specs[run.folder.id], meant[run.folder.id], plan)
+            _check(run, specs[run.folder.id], membership, plan)
         if save is not None:
             _refuse_several(runs, rules[0])
             refuse_to_save(save)
@@ -73,7 +80,10 @@ def fuse_again(
         study = _asking_for(rules, runs, record) if wants_more else None
         for run in runs:
             wanted = keep.label if keep else None
-            run.fuse_again(specs[run.folder.id], meant[run.folder.id], wanted)
+            run.fuse_again(specs[run.folder.id], membership, wanted)
+        for one in {run.key: run for run in runs}.values():
+            one.save_allocation()  # a record that was moved has other folders for its images
+        record.keep_roots(plan.roots)
         execute_runs(runs, record, engine, watcher)
         record.write_results()
         for run in runs:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from accord.federation.devices import use_autocast
-from accord.federation.teacher import NAME
-from accord.federation.teaching import digest_of_model, model_of, needs_teacher
+from accord.federation.teaching import digest_of_model, model_of
 from accord.federation.work import Run
 from accord.objective.bank import BankConfig
 from accord.study.recipe import TrainingRecipe
@@ -29,11 +29,12 @@ def kind_of_work(trial: Trial) -> str:
     )
 
 
-def training_key(trial: Trial, allocation: str, helper: Run | None) -> str:
+def training_key(trial: Trial, allocation: str, clients: Iterable[str], helper: Run | None) -> str:
     """A key that is equal for trials whose recipes differ only in their names and fusions."""
     setup = trial.setup.model_dump(mode="json")
-    who = NAME if trial.recipe.name == NAME else "0"
-    options = [use_autocast(trial.options, who), trial.options.compile]
+    autocast = {name: use_autocast(trial.options, name) for name in clients}
+    same = len({*autocast.values()}) <= 1
+    options = [any(autocast.values()) if same else autocast, trial.options.compile]
     training = trial.recipe.training.model_dump(mode="json")
     parts = [allocation, setup["net"], setup["budget"], training, trial.seed, options]
     bank = bank_of(trial)
@@ -43,7 +44,7 @@ def training_key(trial: Trial, allocation: str, helper: Run | None) -> str:
         parts.append(bank.model_dump(mode="json", include={"size", "selection"}))
     if trial.recipe.several_rounds:
         parts += [setup["rounds"], trial.method_spec]
-    if needs_teacher(trial):
+    if trial.needs_teacher:
         model = model_of(trial)  # known by its content, because a folder may move
         parts.append({**setup["teacher"], "model": model and digest_of_model(model)})
     return key_of(*parts)
@@ -53,8 +54,6 @@ def key_of(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
 
 
-def trial_id(trial: Trial, training: str) -> str:
-    """A readable name of a trial, different for every trial."""
-    alpha = trial.setup.partition.skew
-    words = [trial.recipe.name, f"a{alpha:g}" if alpha else "", f"s{trial.seed}", training]
-    return "-".join(word for word in words if word)
+def trial_key(trial: Trial, training: str) -> str:
+    """A key that is different for every trial. A trial's folder is found by it."""
+    return key_of(trial.recipe.name, training)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from accord.core.errors import AccordError
+from accord.core.errors import AccordError, nearest
+from accord.core.names import file_name, listed, shown
 from accord.federation.pooled_sums import total_stands
 from accord.fusion.named import NamedFusion
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing, Upload
 
+LONGEST_SUFFIX = 120  # maximal number of characters that list clients in the name of a row
 LONGEST = 100  # maximal number of characters of a client's name, which is used in file names
 
 if TYPE_CHECKING:
@@ -46,34 +48,34 @@ def _digest(path: Path) -> str:
 
 def suffix(membership: Membership) -> str:
     """The end of a row's name, which lists the added and the left-out clients."""
-    gone = (*membership.without, *membership.removed)
-    said = f"-with-{'-'.join(membership.added)}" if membership.joined else ""
-    said += f"-without-{'-'.join(gone)}" if gone else ""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", said)  # it is used in a file name
+    changes = {"with": tuple(membership.added), "without": membership.without + membership.removed}
+    said = "".join(
+        "-".join(["", how, *map(file_name, names)]) for how, names in changes.items() if names
+    )
+    if len(said) > LONGEST_SUFFIX:
+        counts = "".join(f"-{how}-{len(names)}" for how, names in changes.items() if names)
+        said = f"{counts}-clients-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+    return said.replace("~", "_")  # a fusion's label is also the name of a folder
 
 
-def resolved(run: TrialRun, membership: Membership) -> Membership:
-    """`membership` with the clients' names in files; users name clients by a column's values."""
-    known = {called: name for name, called in run.allocation.partition.known_as.items()}
-
-    def found(names: tuple[str, ...], option: str) -> tuple[str, ...]:
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise AccordError(
-                f"{option}: {run.folder.id} has no client {unknown[0]!r}; found "
-                f"{', '.join(known)}. Choose trials with --trial."
-            )
-        return tuple(known[name] for name in names)
-
-    without = found(membership.without, "--without")
-    return Membership(without, membership.joined, found(membership.removed, "--remove"))
+def check_names(run: TrialRun, membership: Membership) -> None:
+    """Refuses names of clients that a trial does not have."""
+    known = run.allocation.partition.names
+    asked = {"--without": membership.without, "--remove": membership.removed}
+    for option, names in asked.items():
+        for name in names:
+            if name not in known:
+                raise AccordError(
+                    f"{option}: {run.folder.id} has no client {name[:100]!r}"
+                    f"{nearest(name, known) or '.'} Its clients are {listed(known)}. Choose trials "
+                    "with --trial."
+                )
 
 
 def refuse_another(run: TrialRun, fusions: Sequence[NamedFusion], membership: Membership) -> None:
     """Refuses a name that the results have already for another rule or for other clients."""
     measured = {spec["as"]: spec for spec in run.folder.info()["config"]["fusions"]}
-    known_as = run.allocation.partition.known_as
-    gone = sorted(known_as[name] for name in (*membership.without, *membership.removed))
+    gone = sorted((*membership.without, *membership.removed))
     checkpoints = run.folder.measures()["checkpoints"]
     last = checkpoints[-1]["fusions"] if checkpoints else {}
     for fusion in fusions:
@@ -94,12 +96,12 @@ def refuse_another(run: TrialRun, fusions: Sequence[NamedFusion], membership: Me
 
 def check_membership(run: TrialRun, membership: Membership) -> None:
     """Refuses to leave out all clients, to add a client twice, or to subtract a net."""
-    known_as, there = run.allocation.partition.known_as, {*run.rounds[-1].answered}
+    names, there = run.allocation.partition.names, {*run.rounds[-1].answered}
     left = {*membership.without, *membership.removed}
     if there <= {*membership.without} or (there <= left and not membership.joined):
         option = "--remove" if membership.removed else "--without"
         raise AccordError(f"{option} leaves no client of {run.folder.id}. Name fewer clients.")
-    both = sorted(known_as[name] for name in {*membership.without} & {*membership.removed})
+    both = [shown(name) for name in membership.without if name in membership.removed]
     if both:
         raise AccordError(
             f"--without {both[0]} --remove {both[0]}: a client that is left out cannot be "
@@ -112,7 +114,7 @@ def check_membership(run: TrialRun, membership: Membership) -> None:
         )
     briefing = Briefing.load(run.rounds[-1].folder.briefing)
     # A client that was removed may be added again, with a corrected upload.
-    known = {called for name, called in known_as.items() if name not in left}
+    known = {name for name in names if name not in left}
     for path in membership.joined:
         upload = Upload.load(path)
         try:
@@ -126,8 +128,9 @@ def check_membership(run: TrialRun, membership: Membership) -> None:
         refuse_name(client, f"--add {path}: the client it names")
         if client in known:
             raise AccordError(
-                f"--add {path}: client {client} is one of {run.folder.id} already, or was added "
-                "before, and would count twice. Remove this option, or remove that client first."
+                f"--add {path}: client {shown(client)} is one of {run.folder.id} already, or was "
+                "added before, and would count twice. Remove this option, or remove that "
+                "client first."
             )
         known.add(client)
 
@@ -137,12 +140,12 @@ def refuse_name(name: str, what: str) -> None:
     if not name or not name.isprintable() or name != name.strip() or len(name) > LONGEST:
         raise AccordError(
             f"{what}: expected a name of up to {LONGEST} characters, without spaces around it; "
-            f"found {name[:LONGEST]!r}."
+            f"found {name[:100]!r}."
         )
 
 
 def tell_lost(run: TrialRun, membership: Membership, tell: Callable[[str], None]) -> None:
-    """Reports classes without any images, which the fused model can no longer predict."""
+    """Warns about classes without any images, which the fused model can no longer predict."""
     left = {*membership.without, *membership.removed}
     counts = run.allocation.partition.label_counts
     stayed = counts[[name not in left for name in run.allocation.partition.names]].sum(axis=0)
@@ -156,7 +159,7 @@ def tell_lost(run: TrialRun, membership: Membership, tell: Callable[[str], None]
         if before and not after
     ]
     if lost:
-        tell(f"{run.folder.id}: no remaining client has images of {', '.join(lost)}")
+        tell(f"{run.folder.id}: warning: no remaining client has images of {', '.join(lost)}")
 
 
 def check_uploads(run: TrialRun, membership: Membership) -> None:
@@ -169,18 +172,19 @@ def check_uploads(run: TrialRun, membership: Membership) -> None:
     }
     for client, path in paths.items():
         if not path.exists():
-            called = partition.known_as[client]
             raise AccordError(
-                f"{path}: expected the upload of client {called}, found no such file. Restore it, "
-                f"or leave that client out with --without {called}."
+                f"{path}: expected the upload of client {shown(client)}, found no such file. "
+                f"Restore it, or leave that client out with --without {quote(shown(client))}."
             )
     files = UploadFiles(list(paths.values()), briefing)
     of_total = (membership.joined or membership.removed) and not membership.without
     if of_total and total_stands(files, run.folder.total):
         return  # the stored total is used instead of the uploads
     for index, (client, path) in enumerate(paths.items()):
-        called = partition.known_as[client]
-        advice = f"Put the right file there, or leave that client out with --without {called}."
+        called = shown(client)
+        advice = (
+            f"Put the right file there, or leave that client out with --without {quote(called)}."
+        )
         try:
             upload = files.load(index)
         except AccordError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from accord.balance import balances
@@ -12,15 +13,16 @@ from accord.data.allocation import Allocation, allocate, allocation_key, public_
 from accord.data.datasets import load as load_dataset
 from accord.data.elsewhere import no_images
 from accord.data.images import Dataset
+from accord.data.locate import found_root
 from accord.data.settings import ELSEWHERE, DataConfig
 from accord.federation.bank_source import check_source, digest_of
 from accord.federation.briefing import check_map, rehearse, settled_map
-from accord.federation.devices import check_devices
-from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_id
+from accord.federation.devices import check_device_names, check_devices
+from accord.federation.keys import bank_of, key_of, kind_of_work, training_key, trial_key
 from accord.federation.map_run import MapRun
-from accord.federation.remarks import empty_classes, lacking_in_bank, revealing
+from accord.federation.remarks import Privacy, empty_classes, lacking_in_bank
 from accord.federation.rounds import check_rounds
-from accord.federation.teacher import teacher_trial
+from accord.federation.teacher import NAME, teacher_trial
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.teaching import (
     digest_of_model,
@@ -31,6 +33,7 @@ from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from accord.study.coordinates import readable_name
 from accord.study.recipe import ClosedFormRecipe, TrainingRecipe
 from accord.study.study import Study, Trial
 
@@ -46,17 +49,19 @@ class Plan:
         data_root: Path | None,
         tell: Tell,
         *,
+        remembered: Mapping[str, Path] | None = None,
         elsewhere: bool = False,
         min_clients: int | None = None,
     ) -> None:
         self.study, self.data_root, self.tell = study, data_root, tell
+        self.remembered = remembered or {}  # dataset → data root of the record's earlier runs
+        self.roots: dict[str, Path] = {}  # dataset → data root in which it was found now
         self.elsewhere = elsewhere  # whether clients on other machines can be asked
         self.min_clients = min_clients  # number of uploads that a round needs; None: as the study
         self._datasets: dict[str, Dataset] = {}
         self._deals: dict[str, Allocation] = {}
         self._digests: dict[str, str] = {}
         self._told: set[str] = set()
-        self._revealing: dict[str, tuple[int, int, int]] = {}  # the worst case of each recipe
         self._required: set[str] = set()  # fusions that were checked; some checks read many files
         check_devices(study.options)
 
@@ -65,10 +70,11 @@ class Plan:
             return no_images(data)
         key = f"{data.name} {data.path} {data.image}"
         if key not in self._datasets:
+            root = self._root(data)
             found = load_dataset(
                 data.name,
                 path=Path(data.path) if data.path else None,
-                root=self.data_root,
+                root=root,
                 size=data.image.size,
                 channels=data.image.channels,
                 tell=self.tell,
@@ -76,7 +82,17 @@ class Plan:
             for remark in (*found.remarks, *empty_classes(found)):
                 self.tell(f"{data.name}: {remark}")
             self._datasets[key] = found
+            place = found_root(data.name, root) if data.path is None else None
+            if place is not None:
+                self.roots[data.name] = place
         return self._datasets[key]
+
+    def _root(self, data: DataConfig) -> Path | None:
+        """The given data root, else the remembered one if it still holds the dataset."""
+        before = self.remembered.get(data.name)
+        if self.data_root is not None or before is None or not before.is_dir():
+            return self.data_root
+        return before if found_root(data.name, before) else None
 
     def allocation(self, trial: Trial) -> tuple[str, Allocation]:
         """The trial's allocation and its key; all recipes of a seed share an allocation."""
@@ -95,7 +111,7 @@ class Plan:
 
     def check(self) -> None:
         """Finds all images, partitions them, and builds the first briefing of each recipe."""
-        seen = set()
+        seen, privacy = set(), Privacy()
         for section in self.study.idle_sections():
             self.tell(f"the section {section!r} has no effect: no recipe of this study uses it")
         for recipe in self.study.recipes:
@@ -103,14 +119,13 @@ class Plan:
                 make_part(
                     balances, spec["balance"], f"recipes.{recipe.name}.align.{term}"
                 ).require()
+        check_device_names(self.study.options, self._named_clients())
         for trial in self.study.trials():
-            _, allocation = self.allocation(trial)
+            key, allocation = self.allocation(trial)
             check_rounds(trial, len(allocation.partition.names), self.min_clients)
             self.check_method(trial, allocation)
             self.check_fusions(trial, allocation)
-            found = revealing(trial, allocation)
-            known = self._revealing.get(trial.recipe.name, (0, 0, 0))
-            self._revealing[trial.recipe.name] = max(known, found)
+            privacy.add(trial, key, allocation)
             if kind_of_work(trial) in seen:
                 continue
             seen.add(kind_of_work(trial))
@@ -125,13 +140,15 @@ class Plan:
             lacking = lacking_in_bank(allocation) if bank else None
             if lacking:
                 self._tell_once(lacking)
-        for name, (few, clients, width) in self._revealing.items():
-            if not few:
-                continue
-            self.tell(
-                f"{name}: {few} of {clients} clients hold fewer images than φ has features "
-                f"({width}): their sums reveal single images (docs/closed-form.md)"
-            )
+        for remark in privacy.remarks():
+            self.tell(remark)
+
+    def _named_clients(self) -> list[str]:
+        """The clients of all trials; the one client of pooled images has no name of its own."""
+        trials = self.study.trials()
+        dealt = [trial for trial in trials if not trial.recipe.pooled] or trials
+        names = (self.allocation(trial)[1].partition.names for trial in dealt)
+        return list(dict.fromkeys([*(name for some in names for name in some), NAME]))
 
     def check_method(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses a method that cannot work with this trial's images."""
@@ -199,6 +216,7 @@ class Plan:
         maps: dict[str, MapRun] = {}
         needed: dict[str, Run] = {}
         trained: dict[str, TrialRun] = {}
+        folders, axes = record.trials_by_key(), record.axes_with(self.study)
         for trial in self.study.trials():
             key, allocation = self.allocation(trial)
             teacher = self.teacher(trial, record)
@@ -207,12 +225,12 @@ class Plan:
             fixed = self.map(trial, teacher, record)
             if fixed is not None:
                 fixed = maps.setdefault(fixed.folder.id, fixed)
-            training = training_key(trial, key, fixed or teacher)
-            folder = record.trial(trial_id(trial, training))
+            training = training_key(trial, key, allocation.partition.names, fixed or teacher)
+            placed, own = replace(trial, axes=axes), trial_key(trial, training)
             one = TrialRun(
-                trial,
+                placed,
                 record,
-                folder,
+                folders.get(own) or record.trial(f"{readable_name(placed)}-{own}"),
                 allocation,
                 key,
                 training_key=training,
@@ -253,7 +271,9 @@ class Plan:
         source = TrialFolder(Path(bank.source)) if bank and bank.source else None
         teacher, images = teacher_trial(trial), public_key(allocation)
         known = (
-            key_of(images, self.digest(source)) if source else training_key(teacher, images, None)
+            key_of(images, self.digest(source))
+            if source
+            else training_key(teacher, images, [NAME], None)
         )
         several = f"{teachers}-" if teachers > 1 else ""
         folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
@@ -279,4 +299,5 @@ class Plan:
         origin = teacher.folder.id if teacher else None
         known = key_of(settled.model_dump(mode="json"), images, trial.seed, origin)
         folder = record.teacher(f"map-s{trial.seed}-{known}")
-        return MapRun(trial, record, folder, allocation, key, map=settled, teacher=teacher)
+        alone = replace(trial, axes=())  # it can serve several cells of the grid
+        return MapRun(alone, record, folder, allocation, key, map=settled, teacher=teacher)

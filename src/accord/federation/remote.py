@@ -16,6 +16,7 @@ from pydantic import Field
 from accord.core.config import Config
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import read_json, write_atomic
+from accord.core.names import shown
 from accord.core.text import one_line
 from accord.core.versions import versions
 from accord.data.allocation import Allocation, AllocationFile, open_allocation
@@ -141,8 +142,8 @@ class Desk:
         header = upload.header
         if (header.client, header.epoch) != (task.name, epoch):
             raise ClientError(
-                f"its upload was refused: expected that of client {task.name} after epoch {epoch}; "
-                f"found {one_line(header.client)!r} after epoch {header.epoch}."
+                f"its upload was refused: expected that of client {shown(task.name)} after "
+                f"epoch {epoch}; found {header.client[:100]!r} after epoch {header.epoch}."
             )
         self._check_counts(task, upload)
 

@@ -67,7 +67,9 @@ class Round:
                 upload = Upload.load(path)
                 upload.check(briefing, path.name)
                 if upload.header.client != client:
-                    raise AccordError(f"{path.name} names the client {upload.header.client!r}.")
+                    raise AccordError(
+                        f"{path.name} names the client {upload.header.client[:100]!r}."
+                    )
         except AccordError as error:
             for path in paths:
                 if path.exists():

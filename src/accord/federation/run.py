@@ -30,7 +30,14 @@ def run_study(
     `elsewhere`: the engine can ask clients on other machines. `min_clients`: a round goes on with
     so many uploads; by default it needs all, or as many as the study says.
     """
-    plan = Plan(study, data_root, watcher.tell, elsewhere=elsewhere, min_clients=min_clients)
+    plan = Plan(
+        study,
+        data_root,
+        watcher.tell,
+        remembered=record.roots(),
+        elsewhere=elsewhere,
+        min_clients=min_clients,
+    )
     try:
         record.refuse_another(study)
         plan.check()  # mistakes are reported before anything is written
@@ -44,6 +51,7 @@ def run_study(
             record.adopt(study)
             for one in holders:
                 one.save_allocation()
+            record.keep_roots(plan.roots)
             execute_runs(runs, record, engine, watcher)
             record.write_results()
     except OSError as error:

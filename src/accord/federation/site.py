@@ -17,7 +17,6 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 import torch
 from pydantic import ValidationError
@@ -26,6 +25,7 @@ from accord.client.base import Client, Precision
 from accord.client.make import make_client
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import locked, read_json, write_json
+from accord.core.names import file_name, shown
 from accord.data.imageset import ImageSet
 from accord.federation.tasks.answer import remembered_by, upload_path, work
 from accord.federation.tasks.base import Tell, lack_of_memory, one_thread
@@ -51,8 +51,7 @@ class Site:
 
     def folder(self, briefing: Briefing) -> TrialFolder:
         """The client's files in the federation of a briefing."""
-        own = quote(self.name, safe="").replace(".", "%2E")  # also for a client named ".."
-        return TrialFolder(self.keep / own / briefing.federation[:32])
+        return TrialFolder(self.keep / file_name(self.name) / briefing.federation[:32])
 
     def last_memory(self, briefing: Briefing) -> int | None:
         """The last round before that of `briefing` from which the client has kept a memory."""
@@ -76,7 +75,8 @@ class Site:
         """
         folder = self.folder(briefing)
         one = folder.round(briefing.header.round)
-        busy = f"another process works for client {self.name} in {folder.path}. Wait for its end."
+        who = f"client {shown(self.name)}"
+        busy = f"another process works for {who} in {folder.path}. Wait for its end."
         with locked(folder.path, busy):
             self._forget_other_images(folder, data)
             memory = remembered_by(self.name, folder, remembers)

@@ -6,7 +6,7 @@ from accord.data.allocation import Allocation
 from accord.federation.briefing import opening
 from accord.federation.map_run import MapRun
 from accord.federation.teacher_run import TeacherRun
-from accord.federation.teaching import Teacher, needs_teacher, teacher_from, teacher_header
+from accord.federation.teaching import Teacher, teacher_from, teacher_header
 from accord.messages import Briefing, ServerState
 from accord.study.study import Trial
 
@@ -30,7 +30,7 @@ def first_briefing(
 
 def _taught(trial: Trial, allocation: Allocation, run: TeacherRun | None) -> Teacher | None:
     """The teacher that a trial learns from; `run` has trained it, if the server did so."""
-    if not needs_teacher(trial):
+    if not trial.needs_teacher:
         return None
     if run is None:
         return teacher_from(trial, allocation)

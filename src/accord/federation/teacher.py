@@ -66,7 +66,7 @@ def teacher_trial(trial: Trial) -> Trial:
         "teacher": TeacherConfig(),
     }
     setup = trial.setup.model_copy(update=alone)
-    return replace(trial, setup=setup, recipe=taught, fusions=())
+    return replace(trial, setup=setup, recipe=taught, fusions=(), axes=())
 
 
 def encode(files: UploadFiles, images: ImageSet, device: str) -> Rows:

@@ -89,8 +89,7 @@ class TeacherRun(Run):
     def way(self) -> Iterator[Step]:
         if self.source is None and not self.features.exists():
             yield self._training()
-            names = enumerate(self.clients) if self.teachers > 1 else [(None, NAME)]
-            self.folder.write_events(self.events_of(self.folder.round(1), names))
+            self.folder.write_events(self.events_of(self.folder.round(1), self.clients))
         if self.encodes and not self.features.exists():
             yield [self._encoding()]
 

@@ -26,21 +26,16 @@ class Teacher:
     weights: dict[str, Tensor]
 
 
-def needs_teacher(trial: Trial) -> bool:
-    """Whether a trial's method or clients learn from a teacher."""
-    return trial.method.needs_teacher or trial.recipe.clients_ask_teacher
-
-
 def trained_here(trial: Trial) -> bool:
     """Whether the server trains the teacher itself, on its public images."""
     asked = trial.setup.teacher
-    return needs_teacher(trial) and asked.model is None and not asked.allow_random
+    return trial.needs_teacher and asked.model is None and not asked.allow_random
 
 
 def model_of(trial: Trial) -> SavedModel | None:
     """The saved model that the teacher is read from; None if it is trained or random."""
     asked = trial.setup.teacher
-    if not needs_teacher(trial) or asked.model is None:
+    if not trial.needs_teacher or asked.model is None:
         return None
     if not (Path(asked.model) / "model.json").is_file():
         if asked.allow_random:

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from accord.core.versions import versions
-from accord.federation.teaching import needs_teacher
 from accord.fusion.named import NamedFusion
+from accord.record.folders import client_file
 from accord.record.summary import summaries
-from accord.study.study import Trial
 
 if TYPE_CHECKING:
     from accord.federation.trial_run import TrialRun
@@ -36,14 +35,14 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "seed": trial.seed,
         "partition_hash": partition.hash,
         "label_counts": partition.label_counts.tolist(),
-        "sources": partition.sources,
+        "client_files": {name: client_file(name) for name in partition.names},
         "classes": run.allocation.classes,
         "rounds": [report.model_dump(mode="json") for report in reports],
         "upload_bytes": sum(report.upload_bytes for report in reports),
         "download_bytes": sum(report.download_bytes for report in reports),
         "seconds": sum(report.seconds for report in reports),
         "core_seconds": run.spent_before + run.spent,
-        "idle": _idle_sections(trial),
+        "idle": trial.idle_sections,
         "summary": summaries(measured, scheme),
         "peak_memory_bytes": max(run.peak_memory, old.get("peak_memory_bytes") or 0),
         "training": run.training_key,
@@ -56,12 +55,6 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         },
         "versions": versions(),
     }
-
-
-def _idle_sections(trial: Trial) -> list[str]:
-    """The sections about teachers that the trial does not depend on."""
-    used = {"mergenet": trial.recipe.uses_mergenet, "teacher": needs_teacher(trial)}
-    return [name for name, is_used in used.items() if not is_used]
 
 
 def _union(info: dict[str, Any], fusions: Iterable[NamedFusion]) -> list[dict[str, Any]]:

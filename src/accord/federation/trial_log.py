@@ -10,28 +10,32 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from accord.core.names import listed, shown
+from accord.core.text import printable
 from accord.federation.rounds import Round
 from accord.messages import Upload
-from accord.record.folders import TrialFolder
+from accord.record.folders import TrialFolder, client_file
 
 
 class TrialLog:
     """Adds lines to the logs of one trial. A run that is continued adds to the same files."""
 
-    def __init__(self, folder: TrialFolder, names: dict[str, str]) -> None:
-        self.folder, self.names = folder, names  # names: client → the name that users know
+    def __init__(self, folder: TrialFolder) -> None:
+        self.folder = folder
 
     def server(self, line: str) -> None:
         self._add("server", line)
 
     def client(self, name: str, line: str) -> None:
-        self._add(f"client-{name}", line)
+        self._add(client_file(name), line)
 
     def _add(self, who: str, line: str) -> None:
         path = self.folder.path / "logs" / f"{who}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {' '.join(line.split())}\n")
+            file.write(
+                f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {printable(' '.join(line.split()))}\n"
+            )
 
     # --- sentences about a round ---------------------------------------------------------------
 
@@ -44,7 +48,7 @@ class TrialLog:
         if not missing:
             return
         size = _megabytes(one.folder.briefing.stat().st_size)
-        told = self._listed(missing)
+        told = f"{_several(len(missing), 'client')}: {listed(missing)}"
         self.server(f"Round {one.number}: sent the briefing ({size}) to {told}.")
         for name in missing:
             self.client(
@@ -83,7 +87,7 @@ class TrialLog:
         )
         for name, reason in report.failed.items():
             self.server(
-                f"Round {one.number}: client {self.names[name]} failed and was left out: {reason}"
+                f"Round {one.number}: client {shown(name)} failed and was left out: {reason}"
             )
 
     def stopped(self, one: Round, answered: int) -> None:
@@ -123,11 +127,6 @@ class TrialLog:
                 continue
             for fusion, found in checkpoint["fusions"].items():
                 self.server(f"Round {number}: {_sentence(fusion, checkpoint, found)}")
-
-    def _listed(self, names: Sequence[str]) -> str:
-        shown = ", ".join(self.names[name] for name in names[:10])
-        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        return f"{_several(len(names), 'client')}: {shown}{more}"
 
 
 def _sentence(fusion: str, checkpoint: dict[str, Any], found: dict[str, Any]) -> str:

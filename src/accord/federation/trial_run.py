@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from accord.core.names import shown
 from accord.engines.base import Job
 from accord.federation.devices import choose_device
 from accord.federation.map_run import MapRun
@@ -55,7 +56,7 @@ class TrialRun(Run):
 
     @cached_property
     def log(self) -> TrialLog:
-        return TrialLog(self.folder, self.allocation.partition.known_as)
+        return TrialLog(self.folder)
 
     def _measuring(self, membership: Membership, keep: str | None) -> Measuring:
         rounds = self.rounds
@@ -220,8 +221,8 @@ class TrialRun(Run):
         missing = one.unanswered()
         if len(one.asked) - len(missing) < one.needed:
             self.log.stopped(one, len(one.asked) - len(missing))
-            reasons = [f"client {name}: {reason}" for name, reason in self.silent.items()]
-            self.failures += reasons or [f"client {missing[0]} left no upload"]
+            reasons = [f"client {shown(name)}: {reason}" for name, reason in self.silent.items()]
+            self.failures += reasons or [f"client {shown(missing[0])} left no upload"]
             if len(self.rounds) > 1:
                 self.failures.append(
                     f"round {one.number} got {len(one.asked) - len(missing)} uploads and needs "
@@ -235,15 +236,14 @@ class TrialRun(Run):
             forget_memories(self.rounds, one)
         for name in one.report.failed:
             self.remarks.append(
-                f"{self.folder.id}: client {name} failed in round {one.number}, which went on "
-                f"without it: {one.report.failed[name]}"
+                f"{self.folder.id}: client {shown(name)} failed in round {one.number}, which "
+                f"went on without it: {one.report.failed[name]}"
             )
 
     def _write_events(self, one: Round, answered: list[str]) -> None:
         """Writes events.jsonl in order: the lines of earlier rounds, then those of this round."""
         before = [e for e in self.folder.read_events() if e["round"] < one.number]
-        names = [(self.clients.index(name), name) for name in answered]
-        self.folder.write_events([*before, *self.events_of(one.folder, names)])
+        self.folder.write_events([*before, *self.events_of(one.folder, answered)])
 
     def _advance(self, one: Round) -> list[Job[Task]]:
         """The job that makes the state after a round, if it is needed and does not exist."""

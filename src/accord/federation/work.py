@@ -127,7 +127,7 @@ class Run(ABC):
         elif path.read_bytes() != briefing.to_bytes():
             raise AccordError(
                 f"{path} is damaged, or another version of Accord made it. Delete the trial's "
-                "folder, or choose another folder with --out."
+                "folder, or choose another folder for the record."
             )
 
     def question(
@@ -157,13 +157,12 @@ class Run(ABC):
         )
         return Job(task, size)
 
-    def events_of(self, folder: RoundFolder, names: Iterable[tuple[Any, str]]) -> list[Any]:
-        """The telemetry in the last uploads of a round; `names` holds (name in events, client)."""
+    def events_of(self, folder: RoundFolder, clients: Iterable[str]) -> list[dict[str, Any]]:
+        """The telemetry in the last uploads of some clients in a round."""
         events = []
-        for called, name in names:
+        for name in clients:
             header = Upload.load(folder.upload(name, 0, last=True)).header
-            told = [{"client": called, "round": folder.number, **e} for e in header.telemetry]
-            events += told
+            events += [{"client": name, "round": folder.number, **e} for e in header.telemetry]
         return events
 
 

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 
 from accord.core.errors import ClientError
 from accord.core.files import read_json
+from accord.core.names import file_name, shown
 from accord.core.text import one_line
 from accord.core.versions import versions
 from accord.engines.base import Engine, Job, Message
@@ -142,10 +143,12 @@ class FlowerEngine:
 
     def _meet(self, node: int, name: str) -> None:
         if name in self.names.values():
-            self._tell_once(f"two nodes call themselves {name!r}; the second one is not asked")
+            self._tell_once(
+                f"two nodes call themselves {name[:100]!r}; the second one is not asked"
+            )
             return
         self.names[node] = name
-        self.tell(f"the node of client {name} is connected")
+        self.tell(f"the node of client {shown(name)} is connected")
 
     def _node_of(self, client: str) -> int | None:
         return next((node for node, name in self.names.items() if name == client), None)
@@ -202,7 +205,7 @@ class FlowerEngine:
                     self._fail(found.job, str(error), handle)
                 continue
             if found.job is None:
-                self._meet(found.node, one_line(str(letter.text.get("name"))))
+                self._meet(found.node, str(letter.text.get("name")))
             else:
                 self._accept(found.job, letter, handle)
 
@@ -222,8 +225,8 @@ class FlowerEngine:
         own = versions()["torch"]
         if found.get("torch") != own:
             self._tell_once(
-                f"the node of client {client} has torch {found.get('torch')}, the server {own}: "
-                "the last bits of results may differ between them"
+                f"the node of client {shown(client)} has torch {found.get('torch')}, the server "
+                f"{own}: the last bits of results may differ between them"
             )
 
     def _tell_once(self, line: str) -> None:
@@ -251,7 +254,7 @@ class FlowerEngine:
             client = self.names.get(one.node)
             if one.job is None or client is None:
                 continue
-            path = progress_file(self.nodes / client)
+            path = progress_file(self.nodes / file_name(client))
             share = read_json(path).get("share") if path.exists() else None
             if isinstance(share, float):
                 handle(Message(one.job, "news", {"share": min(max(share, 0.0), 1.0)}))

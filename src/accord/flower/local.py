@@ -22,6 +22,7 @@ from typing import Any
 
 from accord.core.errors import AccordError
 from accord.core.files import locked, read_json
+from accord.core.names import file_name, shown
 from accord.federation.plan import Plan
 from accord.flower.app_folder import is_app, write_app
 from accord.flower.guard import Guard, running
@@ -76,7 +77,7 @@ class LocalFlower:
             if self.secure:
                 self._register(clients)
             for name in clients:
-                started[f"the SuperNode of {name}"] = self._start_node(guard, name, port)
+                started[f"the SuperNode of {shown(name)}"] = self._start_node(guard, name, port)
             self.tell(f"started a SuperLink and {len(clients)} SuperNodes on {LOOPBACK}:{port}")
             self._flwr("run", str(self.folder / "app"), LINK)
             return self._follow(started)
@@ -90,7 +91,7 @@ class LocalFlower:
                 "their SuperNodes by hand, see docs/flower.md."
             )
         needed = RunConfig.of(self.values, "options").min_clients or None
-        plan = Plan(self.study, self.data_root, lambda _: None, min_clients=needed)
+        plan = Plan(self.study, self._root, lambda _: None, min_clients=needed)
         plan.check()
         trials = [trial for trial in self.study.trials() if not trial.recipe.pooled]
         names = (plan.allocation(trial)[1].partition.names for trial in trials)
@@ -108,12 +109,18 @@ class LocalFlower:
             path.unlink(missing_ok=True)
         values = {
             "out": str(self.record.absolute()),
-            "data-root": str(self.data_root.absolute()) if self.data_root else "",
+            "data-root": str(self._root.absolute()) if self._root else "",
             "nodes": str(self._nodes.absolute()),
             "report": str(self._report.absolute()),
             **self.values,
         }
         write_app(self.folder / "app", self.study, values)
+
+    @property
+    def _root(self) -> Path | None:
+        """The given data root, else the one that the record remembers."""
+        known = {root for root in Record(self.record).roots().values() if root.is_dir()}
+        return self.data_root or (known.pop() if len(known) == 1 else None)
 
     @property
     def _report(self) -> Path:
@@ -143,7 +150,12 @@ class LocalFlower:
         if self.secure:
             from accord.flower.keys import make_keys
 
-            make_keys(self._keys, [LOOPBACK, "localhost"], self.clients(), days=2)
+            make_keys(
+                self._keys,
+                [LOOPBACK, "localhost"],
+                [_key_name(name) for name in self.clients()],
+                days=2,
+            )
             mine = self._keys / "server"
             secure = [
                 *("--ssl-ca-certfile", str(mine / "ca.crt")),
@@ -160,22 +172,23 @@ class LocalFlower:
         return self._start(guard, command, "superlink", env)
 
     def _start_node(self, guard: Guard, name: str, port: int) -> int:
-        keep = (self._nodes / name).absolute()
+        keep = (self._nodes / file_name(name)).absolute()
         config = {"name": name, "partition": True, "keep": str(keep)}
-        if self.data_root is not None:
-            config["data-root"] = str(self.data_root.absolute())
+        if self._root is not None:
+            config["data-root"] = str(self._root.absolute())
         secure = ["--insecure"]
         if self.secure:
-            own = self._keys / name
+            key = _key_name(name)
             secure = [
-                *("--root-certificates", str(own / "ca.crt")),
-                *("--auth-supernode-private-key", str(own / f"{name}.key")),
+                *("--root-certificates", str(self._keys / key / "ca.crt")),
+                *("--auth-supernode-private-key", str(self._keys / key / f"{key}.key")),
             ]
         command = [
             *("flower-supernode", "--superlink", f"{LOOPBACK}:{port}", *secure),
             *("--port", str(_free_port()), "--node-config", node_config(config)),
         ]
-        return self._start(guard, command, f"node-{name}", self._env(f"node-{name}"))
+        own_log = f"node-{file_name(name)}"
+        return self._start(guard, command, own_log, self._env(own_log))
 
     def _start(self, guard: Guard, command: list[str], log: str, env: dict[str, str]) -> int:
         program = Path(sys.executable).parent / command[0]
@@ -204,8 +217,8 @@ class LocalFlower:
 
     def _register(self, clients: list[str]) -> None:
         for name in clients:
-            key = self._keys / "server" / f"{name}.pub"
-            self._flwr("supernode", "register", str(key), LINK, "--name", name)
+            key = self._keys / "server" / f"{_key_name(name)}.pub"
+            self._flwr("supernode", "register", str(key), LINK, f"--name={name}")
 
     def _flwr(self, *words: str) -> None:
         """Runs a command of Flower's own command line."""
@@ -255,8 +268,22 @@ class LocalFlower:
 
 def node_config(values: dict[str, Any]) -> str:
     """The text of `--node-config`: TOML values, separated by spaces."""
-    told = {key: str(v).lower() if isinstance(v, bool) else f'"{v}"' for key, v in values.items()}
+    told = {k: str(v).lower() if isinstance(v, bool) else _toml(v) for k, v in values.items()}
     return " ".join(f"{key}={value}" for key, value in told.items())
+
+
+def _toml(text: str) -> str:
+    """A string of TOML. Signs that TOML or Flower's own reader could mistake are escaped."""
+    plain = "".join(
+        sign if sign.isprintable() and sign not in "\"\\'" else f"\\U{ord(sign):08x}"
+        for sign in str(text)
+    )
+    return f'"{plain}"'
+
+
+def _key_name(client: str) -> str:
+    """The name of a client's key; clients are named by their data, and may have any name."""
+    return f"node-{file_name(client).replace('~', '-')}"
 
 
 def _free_port() -> int:

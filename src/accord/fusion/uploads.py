@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from accord.core.errors import AccordError
+from accord.core.names import file_name, shown
 from accord.fusion.base import Summary
 from accord.messages import NET, Briefing, Upload
 
@@ -43,10 +44,10 @@ class UploadFiles:
         if path.parent.name != "uploads" or not path.stem.startswith("client-"):
             return  # a file that a client has sent may have any name
         named = path.stem.removeprefix("client-").partition("@")[0]
-        if upload.header.client != named:
+        if file_name(upload.header.client) != named:
             raise AccordError(
                 f"{path}: expected the upload of client {named}, found that of client "
-                f"{upload.header.client}."
+                f"{shown(upload.header.client)}."
             )
 
     @cached_property

@@ -15,6 +15,12 @@ from typing import Any
 
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_atomic, write_json
+from accord.core.names import file_name
+
+
+def client_file(client: str) -> str:
+    """The name of a client's files, without their suffix; a client may have any name."""
+    return f"client-{file_name(client)}"
 
 
 class RoundFolder:
@@ -29,15 +35,15 @@ class RoundFolder:
     def upload(self, client: str, epoch: int, last: bool) -> Path:
         """A client's upload after `epoch`; the name of the last one does not contain the epoch."""
         at = "" if last else f"@{epoch}"
-        return self.path / "uploads" / f"client-{client}{at}.safetensors"
+        return self.path / "uploads" / f"{client_file(client)}{at}.safetensors"
 
     def state(self, client: str) -> Path:
         """The saved state of an interrupted client."""
-        return self.path / "state" / f"client-{client}.safetensors"
+        return self.path / "state" / f"{client_file(client)}.safetensors"
 
     def memory(self, client: str) -> Path:
         """What a client keeps from this round for its next one."""
-        return self.path / "memory" / f"client-{client}.safetensors"
+        return self.path / "memory" / f"{client_file(client)}.safetensors"
 
 
 class TrialFolder:
@@ -129,5 +135,6 @@ def mapping(value: Any, path: Path) -> dict[str, Any]:
 
 def damaged(path: Path, why: object) -> AccordError:
     return AccordError(
-        f"{path} is damaged: {why}. Restore it from a copy, or choose another folder with --out."
+        f"{path} is damaged: {why}. Restore it from a copy, or run the study "
+        "again with another folder for its record."
     )

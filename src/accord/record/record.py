@@ -1,7 +1,7 @@
 """The record: the run directory, with everything that a report or a resumed run needs.
 
 RUN/study.yaml                   everything that was asked, with all defaults
-RUN/data.json                    a hash of the content of the images
+RUN/data.json                    hashes of the content of the images, and where they were found
 RUN/results.csv                  one row per trial × round × checkpoint × fusion
 RUN/allocations/<key>.json, …    each client's images: split and partition, shared by recipes
 RUN/teachers/<id>/               the server's own nets: a briefing, an upload, all public features
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # What a run directory may hold before its study is written there.
 EMPTY = (".lock", "trials", ".flower.lock", "flower")
+ROOTS = "roots"  # the key of data.json with the data root of each dataset
 
 
 class Record:
@@ -54,6 +55,17 @@ class Record:
         folder = self.path / "trials"
         return [TrialFolder(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
 
+    def trials_by_key(self) -> dict[str, TrialFolder]:
+        """The key at the end of each trial's name → its folder.
+
+        The readable part of a name can be older than a grid axis that was added to the study.
+        """
+        return {trial.id.rpartition("-")[2]: trial for trial in self.trials()}
+
+    def axes_with(self, study: Study) -> tuple[str, ...]:
+        """The grid axes of everything that this record was asked for, and of `study`."""
+        return tuple(grid_axes(self._asked_with(study)))
+
     def folder(self, name: str) -> TrialFolder:
         """The folder of a trial or a teacher, by its path in the record, such as `trials/NAME`."""
         return TrialFolder(self.path / name)
@@ -69,8 +81,8 @@ class Record:
         """Allows one writing process at a time. The lock ends when its process ends."""
         return locked(
             self.path,
-            f"{self.path} is being written by another process. Wait for it, or choose another "
-            "folder with --out.",
+            f"{self.path} is being written by another process. Wait until it has ended, or use "
+            "another folder for the record.",
         )
 
     def refuse_another(self, study: Study) -> None:
@@ -82,7 +94,7 @@ class Record:
         elif any(path.name not in EMPTY for path in self.path.iterdir()):
             raise AccordError(
                 f"{self.path} holds files but is not a run directory: it has no study.yaml with "
-                "trials/. Choose another folder with --out."
+                "trials/. Choose another folder for the record."
             )
 
     def _is_record(self) -> bool:
@@ -116,18 +128,32 @@ class Record:
         """Stores the hash of a saved model that teaches, and refuses one that has changed."""
         self._keep(f"teacher.model {model}", f"the model in {model}", content)
 
+    def roots(self) -> dict[str, Path]:
+        """Dataset → the data root in which it was found, in the last run that needed it."""
+        return {name: Path(root) for name, root in self._data().get(ROOTS, {}).items()}
+
+    def keep_roots(self, roots: Mapping[str, Path]) -> None:
+        """Stores where datasets were found, so that later commands find them again."""
+        known = self._data()
+        told = {**known.get(ROOTS, {}), **{name: str(root) for name, root in roots.items()}}
+        if told and told != known.get(ROOTS):
+            write_json(self.path / "data.json", {**known, ROOTS: told})
+
+    def _data(self) -> dict[str, Any]:
+        path = self.path / "data.json"
+        return mapping(read_json(path), path) if path.exists() else {}
+
     def _keep(self, name: str, what: str, content: str) -> None:
         known = self._refuse_changed(name, what, content)
         write_json(self.path / "data.json", {**known, name: content})
 
     def _refuse_changed(self, name: str, what: str, content: str) -> dict[str, Any]:
         """The stored hashes. Raises AccordError if the one of `name` differs from `content`."""
-        path = self.path / "data.json"
-        known = mapping(read_json(path), path) if path.exists() else {}
+        known = self._data()
         if known.get(name, content) != content:
             raise AccordError(
                 f"{what} are not those this record was begun with. Restore the old ones, or "
-                "choose another folder with --out."
+                "run the study with another folder for its record."
             )
         return known
 
@@ -148,7 +174,7 @@ class Record:
         if "rounds" not in found:
             raise AccordError(
                 f"{self.path} was made by an earlier version of Accord, and this version cannot "
-                "continue it. Choose another folder with --out."
+                "use it. Run the study again, with another folder for its record."
             )
         if not all(isinstance(found.get(section), dict) for section in keys(Setup)):
             raise damaged(path, "it is not a resolved study")

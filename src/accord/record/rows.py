@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from accord.record.folders import TrialFolder
+from accord.study.coordinates import depends_on
 
 # The columns of the setting and of the measurements; `trial` is the name of the trial's folder.
 SETTING = (
@@ -46,8 +47,6 @@ OF_ROUND = (
     *("train_loss", "train_accuracy"),
 )
 
-OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
-
 Row = dict[str, Any]
 
 
@@ -75,13 +74,7 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
 
 
 def _coordinate(info: dict[str, Any], axis: str) -> Any:
-    """The value of a trial on a grid axis; None if the trial does not depend on it.
-
-    A pooled trial has no partition and no rounds in which a fusion could begin.
-    """
+    """The value of a trial on a grid axis; None if the trial does not depend on it."""
     section, key = axis.split(".")
-    if info["partition"] == "pooled" and (section == "partition" or axis in OF_ROUNDS):
-        return None
-    if section in info.get("idle", ()):
-        return None
-    return info["config"][section].get(key)
+    pooled, idle = info["partition"] == "pooled", info.get("idle", ())
+    return info["config"][section].get(key) if depends_on(axis, pooled=pooled, idle=idle) else None

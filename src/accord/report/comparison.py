@@ -145,13 +145,13 @@ def _megabytes(line: Line) -> list[float]:
 
 def _caption(lines: list[Line], left_out: list[str]) -> str:
     said = spread({len(line["seeds"]) for line in lines})
-    return f"{said}; in results.csv: {', '.join(left_out)}" if left_out else said
+    return f"in results.csv: {', '.join(left_out)}; {said}" if left_out else said
 
 
 def spread(counts: set[int]) -> str:
     """What ± means, for lines with these numbers of seeds."""
     if not counts or max(counts) == 1:
-        return "one seed: the standard deviation is unknown"
+        return "one seed: not conclusive"
     number = f"{max(counts)} seeds" if len(counts) == 1 else "the seeds of each line"
     return f"mean ± standard deviation over {number}"
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError, nearest
+from accord.core.names import shown
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.report.tables import plain_table
@@ -33,7 +34,13 @@ def show_dials(
         raise AccordError(f"no telemetry of such a trial in {record.path}; trials: {known}.")
     _refuse_unknown(keys, sorted({k for events in found.values() for e in events for k in e}))
     count = max(2, (width - LABELS) // CELL)
-    tables = [_table(name, events, keys or DEFAULT, count) for name, events in found.items()]
+    clients = {
+        trial.id: clients_of(trial, found[trial.id]) for trial in trials if trial.id in found
+    }
+    tables = [
+        _table(name, events, clients[name], keys or DEFAULT, count)
+        for name, events in found.items()
+    ]
     tables = [table for table in tables if table.row_count]
     if not tables:
         raise AccordError(
@@ -58,6 +65,13 @@ def events_of(trial: TrialFolder) -> list[Event]:
     return [{**event, **measured.get(at, unknown)} for at, event in events.items()]
 
 
+def clients_of(trial: TrialFolder, events: list[Event]) -> list[str]:
+    """The clients in the events of a trial, in the order of its partition."""
+    there = dict.fromkeys(event["client"] for event in events)
+    known = [name for name in trial.info().get("client_files", ()) if name in there]
+    return list(dict.fromkeys([*known, *there]))
+
+
 def _refuse_unknown(keys: Sequence[str], known: list[str]) -> None:
     for key in keys:
         if not any(_is(key, name) for name in known):
@@ -70,17 +84,19 @@ def _is(key: str, known: str) -> bool:
     return known == key or known.endswith(f"_{key}")
 
 
-def _table(title: str, events: list[Event], keys: Sequence[str], count: int) -> Table:
+def _table(
+    title: str, events: list[Event], clients: list[str], keys: Sequence[str], count: int
+) -> Table:
     at = {(event["client"], event["epoch"]): event for event in events}
     present = dict.fromkeys(key for event in events for key in event)
     chosen = dict.fromkeys(known for key in keys for known in present if _is(key, known))
     epochs = _fitting(events, list(chosen), count)
     rows = []
     for key in chosen:
-        for client in sorted({event["client"] for event in events}):
+        for client in clients:
             values = [at.get((client, epoch), {}).get(key) for epoch in epochs]
             if any(value is not None for value in values):
-                rows.append((key, str(client), *map(_shown, values)))
+                rows.append((key, shown(client), *map(_shown, values)))
     columns = [str(epoch) for epoch in epochs]
     return plain_table(("dial", "client", *columns), rows, numbers=columns, title=title)
 

@@ -105,7 +105,12 @@ def _memory() -> Check:
     memory = psutil.virtual_memory()
     found = f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free"
     if memory.available < 2 * GIB:
-        return Check("memory", found, "note", "A worker needs 0.5 to 3 GiB: use fewer --workers.")
+        return Check(
+            "memory",
+            found,
+            "note",
+            "A worker needs 0.5 to 3 GiB: use fewer workers (accord run … --workers N).",
+        )
     return Check("memory", found)
 
 

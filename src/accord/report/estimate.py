@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from accord.record.record import Record
 from accord.report.costs import Cost, costs_of
 from accord.report.progress import spoken
 from accord.report.tables import plain_table
+from accord.report.terminal import tell
 from accord.study.study import Study
 
 AROUND = 2**16  # bytes of a file that the system maps when a process reads one byte of it
@@ -71,23 +71,19 @@ class Estimate:
 def estimate(study: Study, record: Record, data_root: Path | None, workers: int | None) -> Estimate:
     """Rehearses every kind of work; finished work in `record` costs nothing."""
     record.refuse_another(study)
-    plan = Plan(study, data_root, _tell)
+    plan = Plan(study, data_root, tell, remembered=record.roots())
     plan.check()
     runs, count = plan.runs(record), workers_for(workers)
     with tempfile.TemporaryDirectory(prefix="accord-rehearsal-") as folder:
         # As in the study, a single worker is this process itself.
         engine = one_worker() if count > 1 else in_this_process()
         try:
-            rehearsal = Rehearsal(Record(Path(folder)), engine, _tell)
+            rehearsal = Rehearsal(Record(Path(folder)), engine, tell)
             rehearsal.measure(runs)
         finally:
             engine.close()
     memory = rehearsal.memory + mapped_bytes([run.allocation for run in runs])
     return Estimate(costs_of(runs, rehearsal), count, memory)
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def mapped_bytes(allocations: Sequence[Allocation]) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accord.core.names import shown
+
 if TYPE_CHECKING:
     from accord.federation.exchange.brief import Written
     from accord.federation.exchange.fuse import Fused
@@ -35,10 +37,10 @@ def fused_lines(fused: Fused, save: Path | None) -> list[str]:
     count = len(inbox.arrived)
     lines = [
         f"fused {count} upload{'s' if count > 1 else ''}, {images} images, {size:.1f} MB: "
-        f"{', '.join(inbox.clients)}"
+        f"{', '.join(map(shown, inbox.clients))}"
     ]
     if inbox.left_out:
-        lines.append(f"left out: {', '.join(inbox.left_out)}")
+        lines.append(f"left out: {', '.join(map(shown, inbox.left_out))}")
     if fused.metrics:
         wide = max(len(name) for name in ("fusion", *fused.metrics))
         lines.append(f"on {fused.tested} test images:")

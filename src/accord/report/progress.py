@@ -13,11 +13,19 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 from rich.text import Text
 
+from accord.core.text import printable
+from accord.study.coordinates import title
+
 if TYPE_CHECKING:
     from accord.federation.execute import TaskJob
     from accord.federation.work import Run
 
 PLAIN_EVERY = 5.0  # seconds between two lines when the output is not a terminal
+
+
+def _safe(text: str) -> str:
+    """`text` without signs that control a terminal; it may hold names from users' data."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def spoken(seconds: float) -> str:
@@ -96,7 +104,7 @@ class Plain(Silent):
         self.spoke = time.monotonic()
 
     def tell(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(_safe(line), file=sys.stderr, flush=True)
 
     @contextmanager
     def watching(self, runs: Sequence[Run]) -> Iterator[None]:
@@ -135,12 +143,15 @@ class Bars(Plain):
         super().__init__()
         self.console = Console(stderr=True)
         self.bars = Progress(
-            TextColumn("  {task.description}"), BarColumn(), TaskProgressColumn(), expand=False
+            TextColumn("  {task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            expand=False,
         )
         self.tasks: dict[int, TaskID] = {}
 
     def tell(self, line: str) -> None:
-        self.console.print(line, highlight=False, markup=False)
+        self.console.print(_safe(line), highlight=False, markup=False)
 
     @contextmanager
     def watching(self, runs: Sequence[Run]) -> Iterator[None]:
@@ -164,10 +175,7 @@ class Bars(Plain):
         return Group(self.bars, Text(f"  {work.share():4.0%} of the study, {passed}, {eta}"))
 
     def started(self, run: Run, job: TaskJob) -> None:
-        seed = f"seed {run.trial.seed}"
-        alpha = run.trial.setup.partition.skew
-        setting = f"α {alpha:g}, {seed}" if alpha else seed
-        name = f"{run.trial.recipe.name} ({setting}) {_round_of(run, job)}{job.task.about}"
+        name = f"{title(run.trial)} {_round_of(run, job)}{job.task.about}"
         self.tasks[id(job)] = self.bars.add_task(name, total=1.0)
 
     def news(self, run: Run, job: TaskJob, share: float, *, restored: bool = False) -> None:  # noqa: ARG002

@@ -43,7 +43,7 @@ def _of_net(upload: Upload, counts: torch.Tensor) -> list[str]:
         if few:
             told.append(
                 f"{few} of its classes have fewer than {FEW} images: their mean features are close "
-                "to the features of single images."
+                "to the features of individual images, and may reveal them."
             )
     if any(name.startswith(CONTROL) for name in upload.tensors):
         told.append("The change of its control variate, which is a mean gradient of its losses.")
@@ -55,12 +55,13 @@ def _of_sums(upload: Upload) -> list[str]:
     width = int(sums.shape[1]) if sums is not None else 0
     told = [
         f"The sum of the fixed features of each class, and the sum of their products ({width} "
-        "features). Features of single images are not in the file.",
+        "features). Features of individual images are not in the file.",
     ]
     if upload.header.samples < width:
         told.append(
             f"It has fewer images ({upload.header.samples:,}) than there are features ({width:,}): "
-            "the sums then reveal the space that its features span, and with effort single images "
-            "(docs/closed-form.md)."
+            "the sums then reveal the space that its features span, and may reveal individual "
+            "images. Before it is sent, ask for a map with fewer features, or for secure "
+            "aggregation (docs/closed-form.md)."
         )
     return told

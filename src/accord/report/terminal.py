@@ -18,7 +18,7 @@ def show_results(results: Results) -> None:
         show(results.table(width()))
     for trial, reasons in results.failures.items():
         for reason in reasons:
-            print(f"failed: {trial}: {reason}")
+            print(printable(f"failed: {trial}: {reason}"))
     print(f"record: {results.path}")
 
 

@@ -60,7 +60,7 @@ def _value(name: str, before: Any, now: Any, path: Path) -> Any:
             return union
     raise AccordError(
         f"{path} was made by another study: {name} was {before!r}, now it is {now!r}. Choose "
-        "another folder with --out, or use both values as a grid axis."
+        "another folder for the record, or use both values as a grid axis."
     )
 
 

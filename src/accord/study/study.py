@@ -29,6 +29,7 @@ from accord.study.settings import (
     RoundsConfig,
     Setup,
     cells,
+    grid_axes,
     resolved_sections,
     section_of,
 )
@@ -46,6 +47,18 @@ class Trial:
     fusions: tuple[NamedFusion, ...]
     seed: int
     options: Options
+    axes: tuple[str, ...] = ()  # the grid axes of the study, or of the record that it is added to
+
+    @property
+    def idle_sections(self) -> list[str]:
+        """The sections about teachers that the trial does not depend on."""
+        used = {"mergenet": self.recipe.uses_mergenet, "teacher": self.needs_teacher}
+        return [name for name, is_used in used.items() if not is_used]
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether the method or the clients learn from a teacher."""
+        return self.method.needs_teacher or self.recipe.clients_ask_teacher
 
     @property
     def method(self) -> Method:
@@ -74,6 +87,10 @@ class Study:
     def name(self) -> str:
         return self.options.name
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(grid_axes(self.resolved))
+
     def idle_sections(self) -> list[str]:
         """The sections about teachers that were written but that no recipe uses."""
         used = [setup_for(recipe, setup) for recipe in self.recipes for setup in self.setups]
@@ -91,7 +108,7 @@ class Study:
         for dealt, recipe, seed in itertools.product(self.setups, self.recipes, self.options.seeds):
             setup = setup_for(recipe, dealt)
             rules = recipe.fusions_with(self.fusions)
-            trial = Trial(self.name, setup, recipe, rules, seed, self.options)
+            trial = Trial(self.name, setup, recipe, rules, seed, self.options, self.axes)
             found.setdefault(f"{setup.model_dump_json()} {recipe.name} {seed}", trial)
         return list(found.values())
 

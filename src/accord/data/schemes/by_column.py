@@ -6,6 +6,7 @@ from numpy.random import Generator
 from pydantic import Field
 
 from accord.core.errors import AccordError, nearest
+from accord.core.names import natural
 from accord.data.images import Indices
 from accord.data.schemes.base import Pool, Scheme, register
 from accord.data.schemes.grouping import groups
@@ -13,7 +14,7 @@ from accord.data.schemes.grouping import groups
 
 @register("by-column")
 class ByColumn(Scheme):
-    """One client per distinct value of a column, in sorted order."""
+    """One client per distinct value of a column, in natural order: 2 comes before 10."""
 
     varies = False
 
@@ -33,7 +34,8 @@ class ByColumn(Scheme):
                 f"the data has no column {self.column!r}{nearest(self.column, pool.columns) or '.'}"
                 f" Columns found: {known}."
             )
-        parts = groups(pool.columns[self.column])
+        column = pool.columns[self.column]
+        parts = sorted(groups(column), key=lambda part: natural(str(column[part[0]])))
         if self.clients is not None and self.clients != len(parts):
             raise AccordError(
                 f"column {self.column!r} has {len(parts)} distinct values and therefore as many "

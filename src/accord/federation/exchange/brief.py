@@ -54,12 +54,14 @@ def brief_file(
     alone = _alone(study, trial)
     refuse_to_brief(out)
     model = Predictor.load(start_from) if start_from is not None else None
-    plan = Plan(alone, data_root, watcher.tell, elsewhere=True)
+    plan = Plan(alone, data_root, watcher.tell, remembered=record.roots(), elsewhere=True)
     plan.check()
     *helpers, run = plan.runs(record)
     if not isinstance(run, TrialRun):
         raise TypeError("the last run of a plan is that of its trial")
     _execute(alone, record, run, helpers, engine, watcher)
+    if record.path.exists():
+        record.keep_roots(plan.roots)
     opening = first_briefing(run.trial, run.allocation, run.teacher, run.map)
     if model is not None and start_from is not None:
         opening = _started_from(opening, model, start_from)

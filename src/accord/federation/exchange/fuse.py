@@ -14,6 +14,7 @@ import torch
 
 from accord.core.errors import AccordError, ClientError
 from accord.core.metrics import Metrics, Tally
+from accord.core.names import shown
 from accord.core.parts import make_part
 from accord.core.randomness import numpy_generator
 from accord.data.imageset import ImageSet
@@ -191,7 +192,7 @@ class _Work:
             if not all(bool(t.isfinite().all()) for t in (found.features, found.logits)):
                 raise AccordError(
                     f"{one.path}: its net gives NaN or infinity for images, so it cannot be used. "
-                    f"Ask client {one.client} to train again, or leave it out: --without "
+                    f"Ask client {shown(one.client)} to train again, or leave it out: --without "
                     f"{one.path.name}"
                 )
 

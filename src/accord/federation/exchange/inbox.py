@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accord.core.errors import AccordError
-from accord.core.text import natural
+from accord.core.names import listed, natural, shown
 from accord.federation.membership import refuse_name
 from accord.fusion.uploads import UploadFiles
 from accord.messages import (
@@ -90,15 +90,16 @@ def read_inbox(
             continue
         if name in arrived:
             raise AccordError(
-                f"{file} and {arrived[name].path} are both uploads of client {name}, which would "
-                f"count twice. Name one of them only, or leave one out: --without {file.name}"
+                f"{file} and {arrived[name].path} are both uploads of client {shown(name)}, "
+                f"which would count twice. Name one of them only, or leave one out: --without "
+                f"{file.name}"
             )
         counts = tuple(upload.tensors["label_counts"].tolist())
         arrived[name] = Arrived(file, upload.header, counts)
     if unused:
-        there = ", ".join(sorted(arrived)) or "none"
+        there = listed(sorted(arrived, key=natural)) or "none"
         raise AccordError(
-            f"--without {sorted(unused)[0]}: no upload of this client, and no file of this name. "
+            f"--without {shown(min(unused))}: no upload of this client, and no file of this name. "
             f"Clients: {there}."
         )
     if not arrived:

@@ -76,14 +76,11 @@ class Scope:
 
     def fused(self) -> tuple[str, ...]:
         """The clients of the final result: those that stayed, and those that joined."""
-        known_as = self.allocation.partition.known_as
-        stayed = (known_as[name] for name in self.stayed(self.rounds[-1]))
-        return (*stayed, *self.membership.added)
+        return (*self.stayed(self.rounds[-1]), *self.membership.added)
 
     def left(self) -> list[str]:
-        """The clients that were left out or removed, by the names that users know."""
-        left = (*self.membership.without, *self.membership.removed)
-        return [self.allocation.partition.known_as[name] for name in left]
+        """The clients that were left out or removed."""
+        return [*self.membership.without, *self.membership.removed]
 
     def nets(self, rule: Merge, one: Round) -> int:
         """The number of nets that a fusion makes from the uploads of a round."""

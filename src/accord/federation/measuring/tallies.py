@@ -65,7 +65,7 @@ class Tallies:
         return {
             "round": at.round.number,
             "epoch": at.epoch,
-            "took_part": [scope.allocation.partition.known_as[name] for name in at.round.answered],
+            "took_part": list(at.round.answered),
             **costs,
             "download_bytes": self._download_bytes(at),
             "server_seconds": self._server_seconds(at),
@@ -88,7 +88,7 @@ class Tallies:
             },
             "clients": [
                 {
-                    "client": scope.allocation.partition.names.index(name),
+                    "client": name,
                     "train_accuracy": header.train_accuracy,
                     "test_accuracy": metrics.accuracy,
                 }

@@ -11,6 +11,7 @@ import torch
 from accord.client.base import Client, Precision
 from accord.client.make import make_client
 from accord.core.errors import AccordError, ClientError
+from accord.core.names import shown
 from accord.data.imageset import ImageSet
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
 from accord.messages import Briefing, Memory, State
@@ -35,11 +36,11 @@ class AnswerBriefing(Task):
 
     @property
     def about(self) -> str:
-        return "training" if self.client is None else f"client {self.name}"
+        return "training" if self.client is None else f"client {shown(self.name)}"
 
     @property
     def subject(self) -> str:
-        return "the teacher" if self.client is None else f"client {self.name}"
+        return "the teacher" if self.client is None else f"client {shown(self.name)}"
 
     def perform(self, record: Record, tell: Tell) -> Answer:
         trial = self.folder(record)

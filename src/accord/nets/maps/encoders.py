@@ -187,6 +187,6 @@ class Kept(Stages):
         if digest_of(weights) != self.digest:
             raise AccordError(
                 f"{self.model} is not the model it was when this study began. Restore the earlier "
-                "model, or start a new record with --out."
+                "model, or start a new record in another folder."
             )
         return [weights]

@@ -1,0 +1,103 @@
+"""The coordinates of a trial: its values on the grid axes, and their short texts.
+
+The texts are used in progress bars and in the names of trials, so that no two trials read alike.
+This module does not import torch, because the rows of a record need it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from accord.core.names import SAFE
+
+if TYPE_CHECKING:
+    from accord.study.study import Trial
+
+ALPHA = "partition.alpha"  # written as `a0.1` also if it is no axis
+SELF_EVIDENT = ("data.name", "partition.scheme")  # their values are clear without the key
+OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
+LONGEST = 24  # characters of a value that is written as it is
+LONGEST_NAME = 160  # characters of the readable part of a trial's name
+
+
+def depends_on(axis: str, *, pooled: bool, idle: Collection[str]) -> bool:
+    """Whether a trial depends on a grid axis; `idle` are the sections that it does not use.
+
+    A pooled trial has no partition and no rounds in which a fusion could begin.
+    """
+    section = axis.partition(".")[0]
+    return not (pooled and (section == "partition" or axis in OF_ROUNDS)) and section not in idle
+
+
+def coordinates(trial: Trial) -> dict[str, Any]:
+    """Grid axis → the trial's value, for the axes on which the trial depends."""
+    setup = trial.setup.model_dump(mode="json")
+    pooled = bool(trial.recipe.pooled)
+    found = {}
+    for axis in trial.axes:
+        section, _, key = axis.partition(".")
+        if key in setup[section] and depends_on(axis, pooled=pooled, idle=trial.idle_sections):
+            found[axis] = setup[section][key]
+    return found
+
+
+def readable_name(trial: Trial) -> str:
+    """The readable part of a trial's name, such as `fafi-a0.1-epochs5-s0`."""
+    alpha = trial.setup.partition.skew
+    words = [trial.recipe.name, f"a{short(alpha)}" if alpha else ""]
+    for label, text in _texts(trial).items():
+        between = "_" if label and not text[0].isdigit() else ""
+        words.append(f"{label}{between}{text}")
+    name = "-".join(word for word in words if word)
+    return f"{name[:LONGEST_NAME]}-s{trial.seed}"
+
+
+def title(trial: Trial) -> str:
+    """A trial in a progress bar, such as `fafi (α 0.1, epochs 5, seed 0)`."""
+    alpha = trial.setup.partition.skew
+    parts = [f"α {short(alpha)}"] if alpha else []
+    parts += [f"{label} {text}".strip() for label, text in _texts(trial).items()]
+    return f"{trial.recipe.name} ({', '.join([*parts, f'seed {trial.seed}'])})"
+
+
+def _texts(trial: Trial) -> dict[str, str]:
+    """Label of an axis → text of the trial's value, without α."""
+    labels = axis_labels(trial.axes)
+    found = {axis: value for axis, value in coordinates(trial).items() if axis != ALPHA}
+    plain = [short(value) for axis, value in found.items() if axis in SELF_EVIDENT]
+    texts = {labels[axis]: short(value) for axis, value in found.items()}
+    return {"": "-".join(plain), **{k: v for k, v in texts.items() if k}} if plain else texts
+
+
+def axis_labels(axes: Sequence[str]) -> dict[str, str]:
+    """Axis → its last word, or its whole name if another axis has the same last word."""
+    last = [axis.rpartition(".")[2] for axis in axes]
+    return {
+        axis: "" if axis in SELF_EVIDENT else axis if last.count(word) > 1 else word
+        for axis, word in zip(axes, last, strict=True)
+    }
+
+
+def short(value: Any) -> str:
+    """A value in a few characters that are safe in a file name; different values differ."""
+    text = _text(value)
+    if SAFE.fullmatch(text.lstrip("-")) and len(text) <= LONGEST:
+        return text
+    end = re.split(r"[/\\]", text.rstrip("/\\"))[-1]  # the last part of a path
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "_", end).strip("_.")[-16:]
+    return f"{slug}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and not isinstance(value, bool):
+        general = f"{value:g}"
+        return general if float(general) == value else repr(value)
+    if value is None or isinstance(value, bool | int):
+        return "none" if value is None else str(value).lower()
+    return json.dumps(value, sort_keys=True)
