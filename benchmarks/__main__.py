@@ -11,6 +11,7 @@ from benchmarks import (
     closedform,
     dials,
     engines,
+    estimates,
     fusing,
     hybrid,
     many_classes,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "memory": memory.measure,
     "mergenet": mergenet.measure,
     "engines": engines.measure,
+    "estimates": estimates.measure,
     "views": views.measure,
 }
 

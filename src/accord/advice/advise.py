@@ -113,7 +113,7 @@ def advise_on(source: Source, limits: Limits, data_root: Path | None, tell: Tell
 
 
 def _settled(found: Gathered) -> Source:
-    """The source with validation images, with test images of each real site, and with smaller images.
+    """The source with validation images, test images of each real site, and smaller images.
 
     A part is held out only if there are enough images. The user's own study keeps the size of its
     images.
