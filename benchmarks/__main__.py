@@ -12,8 +12,10 @@ from benchmarks import (
     closedform,
     dials,
     engines,
+    estimates,
     fusing,
     hybrid,
+    many_classes,
     memory,
     mergenet,
     overhead,
@@ -37,9 +39,11 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "closedform": closedform.measure,
     "hybrid": hybrid.measure,
     "centred": centred.measure,
+    "many-classes": many_classes.measure,
     "memory": memory.measure,
     "mergenet": mergenet.measure,
     "engines": engines.measure,
+    "estimates": estimates.measure,
     "views": views.measure,
 }
 

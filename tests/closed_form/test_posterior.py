@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from accord.closed_form.posterior import NEVER, Prior, log_probabilities
+from accord.closed_form.posterior import NEVER, Moments, Prior, excesses, log_probabilities
 from accord.closed_form.ridge import Ridge, solve
 from accord.core.metrics import Tally
+from accord.core.randomness import numpy_generator
 from closed_forms import Data, Floats, Ints, made_up, pixels, sums_by_hand
 from core.cases import case, looped
 
@@ -119,6 +120,80 @@ def test_it_is_as_sure_as_it_is_right() -> None:
     metrics = Tally.of(found.float(), torch.from_numpy(test.labels), 10).metrics()
     assert metrics.accuracy > 0.9
     assert metrics.ece < 0.03
+
+
+def digit_pairs(seed: int, images: int, first: int, last: int) -> Data:
+    """100 classes: two real digits side by side, both from digit `first` to digit `last`."""
+    (features, labels), draws = pixels(1_797), numpy_generator(seed, "pairs")
+    left, right = draws.integers(first, last, (2, images))
+    return Data(np.hstack([features[left], features[right]]), labels[left] * 10 + labels[right])
+
+
+def test_with_many_classes_it_is_as_sure_as_it_is_right() -> None:
+    """With a multiple of M_c in place of its ratio to M, the ECE is 12 %."""
+    train, test = digit_pairs(0, 5_000, 0, 900), digit_pairs(1, 3_000, 900, 1_797)
+    said = told(train, 100, test.features)
+    metrics = Tally.of(said, torch.from_numpy(test.labels), 100).metrics()
+    assert metrics.accuracy > 0.8
+    assert metrics.ece < 0.06
+    # With 20 images of each class and much noise, the ECE is 10 % if `excesses` are left out.
+    draws = numpy_generator(0, "noise")
+    train, test = (
+        Data(some.features + draws.normal(size=some.features.shape), some.labels)
+        for some in (train.take(np.arange(2_000)), test)
+    )
+    said = told(train, 100, test.features)
+    metrics = Tally.of(said, torch.from_numpy(test.labels), 100).metrics()
+    assert 0.05 < metrics.accuracy < 0.12
+    assert metrics.ece < 0.07
+
+
+@looped("known", [1.0, 0.7])
+def test_unseen_images_do_not_follow_the_noise_of_a_class_mean(known: float) -> None:
+    """The mean over 2,000 draws of 5 and 20 images of a class, of four scores."""
+    draws = numpy_generator(0, "excess")
+    mixed = draws.normal(size=(4, 4)) * 0.2
+    within, truth = mixed @ mixed.T, np.array([0.6, 0.2, 0.1, 0.1])
+    own, target = torch.zeros(4, 4).double(), np.eye(4)[0]
+    moments = Moments(known, own, torch.from_numpy(known * within + (1 - known) * 0.3 * np.eye(4)))
+    inverse = np.linalg.inv(moments.raised.numpy())
+    for images, expected in zip(
+        (5, 20), excesses(moments, torch.from_numpy(within), torch.tensor([5, 20])), strict=True
+    ):
+        noise = draws.multivariate_normal(np.zeros(4), within, (2_000, images)).mean(axis=1)
+        m = known * (truth + noise) + (1 - known) * target
+        unseen = known * truth + (1 - known) * target
+        gaps = ((m - unseen) @ inverse * m).sum(axis=1)
+        assert gaps.mean() == pytest.approx(float(expected), abs=4 * gaps.std() / 2_000**0.5)
+        assert 4 * gaps.std() / 2_000**0.5 < float(expected)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 10_000), st.sampled_from(["uniform", "data"]), st.integers(2, 12))
+def test_the_temperature_changes_no_answer_and_depends_on_no_order(
+    seed: int, prior: Prior, classes: int
+) -> None:
+    data, fresh = made_up(seed, 40 * classes, 6, classes), made_up(seed + 1, 50, 6, classes)
+    sums = sums_by_hand(data, classes)
+    found = solve(sums)
+    weights, bias = log_probabilities(found, sums.counts, prior)
+    moments = Moments.of(found, sums.counts)
+    A = torch.linalg.solve(moments.raised, moments.means.T).T
+    constant = -(A * moments.means).sum(dim=1) / 2
+    if prior == "data":
+        constant = constant + sums.counts.double().log()
+    plain = A @ found.weights - (A @ found.weights).mean(dim=0)
+    beta = float((weights * plain).sum() / plain.square().sum())
+    assert 0.01 <= beta <= 1 + 1e-9
+    scores = torch.from_numpy(fresh.features)
+    said = scores @ weights.T + bias
+    expected = beta * (scores @ plain.T + A @ found.bias + constant)
+    torch.testing.assert_close(*(rows - rows.mean(dim=1)[:, None] for rows in (said, expected)))
+    order = numpy_generator(seed, "order").permutation(classes)  # class order[k] becomes class k
+    other = sums_by_hand(Data(data.features, np.argsort(order)[data.labels]), classes)
+    turned, _ = log_probabilities(solve(other), other.counts, prior)
+    # Another order of the classes has other random draws.
+    torch.testing.assert_close(turned, weights[order], rtol=0.05, atol=float(weights.std()) * 0.05)
 
 
 @settings(deadline=None, max_examples=30)

@@ -7,14 +7,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.linalg import fractional_matrix_power
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from accord.closed_form.temperature import (
+    DRAWS,
+    FEWEST,
     LEAST,
-    class_covariances,
+    Ratios,
     correlation,
     drawn_scores,
+    power,
     sureness,
 )
 
@@ -47,54 +52,100 @@ def test_who_knows_nothing_is_not_sure_at_all() -> None:
     assert found == pytest.approx(0.01, abs=1e-6) == pytest.approx(LEAST)
 
 
-def test_scores_vary_as_shares_as_far_as_they_tell_by_hand() -> None:
+MEANS = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.75, -0.05], [0.1, 0.2, 0.7]], dtype=torch.float64)
+WITHIN = torch.tensor([[0.05, -0.01, 0.0], [-0.01, 0.04, 0.01], [0.0, 0.01, 0.02]]).double()
+PRIOR = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
+
+
+def test_proportions_and_their_mean_covariance_by_hand() -> None:
+    ratios = Ratios.of(MEANS, WITHIN, PRIOR)
+    # A mean below 0 counts as 0, and the others are divided by their sum.
+    shares = np.array([[0.7, 0.2, 0.1], [0.3 / 1.05, 0.75 / 1.05, 0], [0.1, 0.2, 0.7]])
+    np.testing.assert_allclose(ratios.shares, shares)
+    mean = sum(
+        p * (np.diag(m) - np.outer(m, m)) for p, m in zip([0.5, 0.25, 0.25], shares, strict=True)
+    )
+    assert ratios.small == pytest.approx(1e-3 * np.trace(mean) / 3)
+    np.testing.assert_allclose(ratios.mean, mean + ratios.small * np.eye(3))
+    assert ratios.told == correlation(MEANS, WITHIN, PRIOR)
+
+
+def covariances(ratios: Ratios) -> list[NDArray[np.float64]]:
+    """V_c = V^½ (R M^-½ M_c M^-½ + (1 − R) I) V^½, by SciPy's powers of matrices."""
+    root, turned = (
+        np.real(fractional_matrix_power(matrix.numpy(), power))
+        for matrix, power in ((WITHIN, 0.5), (ratios.mean, -0.5))
+    )
+    found = []
+    for m in ratios.shares.numpy():
+        own = turned @ (np.diag(m) - np.outer(m, m) + ratios.small * np.eye(3)) @ turned
+        found.append(root @ (ratios.told * own + (1 - ratios.told) * np.eye(3)) @ root)
+    return found
+
+
+def test_scores_are_drawn_with_the_mean_and_covariance_of_their_class() -> None:
+    ratios = Ratios.of(MEANS, WITHIN, PRIOR)
+    expected = covariances(ratios)
+    np.testing.assert_allclose(np.tensordot(PRIOR, expected, 1), WITHIN, atol=1e-12)
+    for mean, V, scores in zip(MEANS, expected, drawn_scores(MEANS, WITHIN, ratios), strict=True):
+        torch.testing.assert_close(scores.mean(dim=0), mean, atol=0.015, rtol=0)
+        np.testing.assert_allclose(scores.T.cov(), V, atol=0.003)
+    # The own score of the first class varies more than other classes' scores of it.
+    assert expected[0][0, 0] > 1.3 * expected[2][0, 0]
+
+
+def test_the_same_scores_are_drawn_again_and_at_least_a_few_of_each_class() -> None:
+    ratios = Ratios.of(MEANS, WITHIN, PRIOR)
+    one, other = (torch.cat(list(drawn_scores(MEANS, WITHIN, ratios))) for _ in range(2))
+    assert torch.equal(one, other)
+    assert len(one) == DRAWS // 3 * 3
+    many = torch.eye(DRAWS // FEWEST + 1).double()
+    ratios = Ratios.of(many, 1e-4 * many, many.mean(dim=0))
+    assert len(next(drawn_scores(many, 1e-4 * many, ratios))) == FEWEST
+
+
+def test_perfect_means_leave_the_common_covariance() -> None:
+    """Proportions of 0 and 1 do not vary. All V_c are V then, and not 0."""
+    own = torch.eye(3).double()
+    ratios = Ratios.of(own, WITHIN, PRIOR)
+    for scores in drawn_scores(own, WITHIN, ratios):
+        torch.testing.assert_close(scores.T.cov(), WITHIN, atol=0.003, rtol=0)
+
+
+def test_the_correlation_by_hand() -> None:
     means = torch.tensor([[0.8, 0.2], [0.4, 0.6]], dtype=torch.float64)
     within = torch.tensor([[0.03, 0.0], [0.0, 0.05]], dtype=torch.float64)
     prior = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    told = ((0.25 * 0.8 + 0.75 * 0.6 - 0.625) / 0.375) ** 0.5
-    assert correlation(means, prior) == pytest.approx(told)
-    covariance = class_covariances(means, within, prior)
-    kappa = 0.08 / (0.25 * 0.32 + 0.75 * 0.48)
-    shares = kappa * torch.tensor([[0.16, -0.16], [-0.16, 0.16]], dtype=torch.float64)
-    torch.testing.assert_close(covariance(0), told * shares + (1 - told) * within)
-    total = 0.25 * covariance(0).trace() + 0.75 * covariance(1).trace()
-    assert float(total) == pytest.approx(0.08)
+    between = 0.25 * 2 * 0.3**2 + 0.75 * 2 * 0.1**2  # the mean is (0.5, 0.5)
+    assert correlation(means, within, prior) == pytest.approx((between / (between + 0.08)) ** 0.5)
+    assert correlation(0 * means, 0 * within, prior) == 0
 
 
-def test_means_beyond_0_and_1_count_as_shares_of_0_and_1() -> None:
-    prior, within = torch.tensor([0.5, 0.5]).double(), torch.eye(2).double()
-    beyond, inside = (
-        class_covariances(torch.tensor(rows).double(), within, prior)
-        for rows in ([[1.25, -0.25], [0.25, 0.75]], [[1.0, 0.0], [0.25, 0.75]])
-    )
-    told = correlation(torch.tensor([[1.25, -0.25], [0.25, 0.75]]).double(), prior)
-    less = correlation(torch.tensor([[1.0, 0.0], [0.25, 0.75]]).double(), prior)
-    for label in (0, 1):  # what is left when the part that is alike for all classes is taken off
-        one = (beyond(label) - (1 - told) * within) / told
-        other = (inside(label) - (1 - less) * within) / less
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("noise", [0.01, 0.5, 3.0])
+@pytest.mark.parametrize("noise", [0.1, 0.5, 3.0])
 def test_the_correlation_is_that_of_labels_and_scores(noise: float) -> None:
+    """If all classes are equally separable, labels and scores explain each other equally well."""
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 3, 5_000)
+    labels = np.arange(6_000) % 3
     Y = np.eye(3)[labels]
-    features = np.column_stack([np.ones(5_000), Y[:, :2] + noise * rng.normal(size=(5_000, 2))])
+    features = np.column_stack([np.ones(6_000), Y + noise * rng.normal(size=(6_000, 3))])
     scores = features @ np.linalg.lstsq(features, Y, rcond=None)[0]
     means = np.stack([scores[labels == label].mean(axis=0) for label in range(3)])
-    expected = np.corrcoef((Y - Y.mean(axis=0)).ravel(), (scores - Y.mean(axis=0)).ravel())[0, 1]
-    found = correlation(torch.from_numpy(means), torch.from_numpy(Y.mean(axis=0)))
-    assert found == pytest.approx(expected, abs=1e-9)
+    within = np.cov((scores - means[labels]).T, bias=True)
+    expected = np.corrcoef((Y - 1 / 3).ravel(), (scores - 1 / 3).ravel())[0, 1]
+    prior = torch.full((3,), 1 / 3).double()
+    found = correlation(torch.from_numpy(means), torch.from_numpy(within), prior)
+    assert found == pytest.approx(expected, abs=0.01)
 
 
-def test_scores_are_drawn_as_they_are_said_to_be_and_always_the_same() -> None:
-    means = torch.tensor([[0.7, 0.3], [0.1, 0.9]], dtype=torch.float64)
-    spreads = [torch.eye(2).double() * 0.04, torch.tensor([[0.09, 0.03], [0.03, 0.02]]).double()]
-    scores, labels = drawn_scores(means, spreads)
-    again, _ = drawn_scores(means, spreads)
-    assert torch.equal(scores, again)
-    for label in (0, 1):
-        some = scores[labels == label]
-        torch.testing.assert_close(some.mean(dim=0), means[label], atol=0.02, rtol=0)
-        torch.testing.assert_close(some.T.cov(), spreads[label], atol=0.005, rtol=0)
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000))
+def test_powers_of_a_matrix_are_scipys(seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(6, 4))
+    matrix = torch.from_numpy(rows.T @ rows)
+    for exponent in (0.5, -0.5):
+        expected = np.real(fractional_matrix_power(matrix.numpy(), exponent))
+        np.testing.assert_allclose(power(matrix, exponent), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_rounding_below_0_has_a_root() -> None:
+    assert power(torch.diag(torch.tensor([4.0, -1e-18]).double()), 0.5).isfinite().all()

@@ -64,6 +64,12 @@ class TestOwn:
         held = [made.partition.own[made.site_names.index("b")] for made in (one, two)]
         assert held[0].tolist() == (held[1] - 18).tolist()
 
+    def test_equal_sites_do_not_hold_out_the_same_places(self) -> None:
+        made = dealt(dataset(sized(a=(40, 40), b=(40, 40))), test_per_client=0.25)
+        one, two = (np.array(part) - 80 * k for k, part in enumerate(made.partition.own))
+        assert len(one) == len(two)
+        assert one.tolist() != two.tolist()
+
     def test_drawn_clients_hold_out_by_the_seed_and_are_drawn_as_before(self) -> None:
         data = dataset(sized(a=(30, 30, 30)), sized(a=(1,)))
         plain = dealt(data, 4, IID)

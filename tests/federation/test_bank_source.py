@@ -18,6 +18,7 @@ from accord.messages import NET, Briefing, Features, Upload, unprefixed
 from accord.nets.net import loaded_net
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from accord.study.study import check_study
 from records import contents, teachers, timeless
 from tests_support import same
 
@@ -356,3 +357,15 @@ def test_a_recipe_of_ones_own_combines_bank_contrast_mmd_anchors_and_two_balance
             assert event[f"{name}_gradient_norm_local"] > 0
     uploads = [Upload.load(p) for p in sorted(trial.path.glob("uploads/*"))]
     assert all(bool(t.isfinite().all()) for upload in uploads for t in upload.tensors.values())
+
+
+def test_a_source_that_has_seen_what_clients_hold_out_is_refused(
+    study: Raw, earlier: TrialFolder
+) -> None:
+    """Its clients were drawn by the same seed, but they held nothing out."""
+    study["data"] = {"name": "digits", "train_limit": 150, "test_limit": 60}
+    study["data"] |= {"public": 0.2, "test_per_client": 0.2}
+    study["recipes"] = [asks_for(earlier.path)]
+    plan = Plan(check_study(study, Path()), None, lambda _: None)
+    with pytest.raises(AccordError, match=r"have trained on [\d,]+ of the [\d,]+ held-out images"):
+        plan.check()

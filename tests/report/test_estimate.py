@@ -9,7 +9,8 @@ import pytest
 
 import accord
 from accord.record.record import Record
-from accord.report.estimate import Cost, estimate
+from accord.report.costs import Cost
+from accord.report.estimate import estimate
 
 Raw = dict[str, Any]
 

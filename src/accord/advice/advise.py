@@ -113,7 +113,7 @@ def advise_on(source: Source, limits: Limits, data_root: Path | None, tell: Tell
 
 
 def _settled(found: Gathered) -> Source:
-    """The source with validation images, with a test of each real site, and with smaller images.
+    """The source with validation images, test images of each real site, and smaller images.
 
     A part is held out only if there are enough images. The user's own study keeps the size of its
     images.
@@ -126,7 +126,7 @@ def _settled(found: Gathered) -> Source:
         return source
     if "validation" not in data:
         source = source.changed(validation=HELD_OUT)
-    if "test_per_client" not in data and not found.facts.simulated:
+    if "test_per_client" not in data and not found.facts.simulated and not found.tested:
         source = source.changed(test_per_client=HELD_OUT)
     return source
 

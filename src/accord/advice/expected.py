@@ -46,11 +46,11 @@ def expect(study: Spec, choice: Choice, data_root: Path | None, workers: int | N
     with TemporaryDirectory() as folder:
         record = Record(Path(folder) / "record")
         found = estimate(check_study(alone, Path()), record, data_root, workers)
-    clients = [cost for cost in found.costs if not cost.teacher]
+    clients = [cost for cost in found.costs if cost.is_trial]
     count = sum(len(cost.sizes) for cost in clients)
     return Expected(
-        seconds=found.seconds,
-        core_seconds=sum(sum(cost.train_seconds) + cost.measure_seconds for cost in found.costs),
+        seconds=found.wall_seconds,
+        core_seconds=found.core_seconds,
         megabytes_up=sum(cost.upload_bytes for cost in clients) / count / 1e6,
         megabytes_down=sum(cost.download_bytes for cost in clients) / count / 1e6,
         gigabytes=found.memory / 1e9,

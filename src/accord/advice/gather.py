@@ -50,6 +50,7 @@ class Gathered:
     source: Source
     augment: str  # the dataset's own augmentation
     columns: tuple[str, ...] = ()  # those that could name sites
+    tested: bool = False  # whether the test part has images of every site
 
 
 def source_of(
@@ -149,7 +150,8 @@ def gather(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -
     facts = _facts(trial, allocation, source, limits)
     columns = allocation.dataset.train.columns
     several = [name for name, values in columns.items() if len(set(values)) > 1]
-    return Gathered(facts, source, allocation.dataset.augment, tuple(several))
+    tested = set(range(len(allocation.site_names))) <= set(allocation.owners("test").tolist())
+    return Gathered(facts, source, allocation.dataset.augment, tuple(several), tested)
 
 
 def _numbered(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _classes(facts: Facts) -> Iterator[str]:
         )
     few = [place for place in facts.scarce(FEW) if place[2] > 1]
     if few:
-        yield f"Too few images to learn from: {_places(few)}."
+        yield f"Some classes have too few images to learn from: {_places(few)}."
 
 
 def _limits(facts: Facts) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _measured(facts: Facts) -> Iterator[str]:
 
 
 def _places(places: Sequence[tuple[str, str, int]]) -> str:
-    shown = [f"{client} has {n} of {name}" for client, name, n in places[:SHOWN]]
+    shown = [f"{client} has {n} of class {name}" for client, name, n in places[:SHOWN]]
     return _listed(shown, len(places) - SHOWN)
 
 

@@ -21,6 +21,13 @@ def markdown(folder: str = "docs/") -> str:
     return "\n".join([BEGIN, *rows, END])
 
 
+def short_markdown() -> str:
+    """The table of the README: the rules that recommend a recipe, without the evidence."""
+    chosen = [rule for rule in RULES if not rule.second and not rule.have.startswith("the same")]
+    rows = [f"| {rule.have} | {rule.use} |" for rule in chosen]
+    return "\n".join([BEGIN, "| you have | use |", "|---|---|", *rows, END])
+
+
 def _have(rule: Rule) -> str:
     return f"{rule.have} (runner-up only)" if rule.second else rule.have
 

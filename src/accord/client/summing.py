@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import torch
 from torch import Tensor
 
 from accord.client.base import Client, Precision, Tell
 from accord.client.telemetry import Event
 from accord.closed_form.sums import Sums
+from accord.core.clock import Stopwatch
 from accord.core.errors import ClientError
 from accord.data.imageset import ImageSet
 from accord.data.views import normalise
@@ -38,13 +37,13 @@ class Summing(Client):
 
     def run_epoch(self, tell: Tell | None = None) -> Event:
         """Encodes every image; `tell` is called with the share that is done."""
-        started = time.perf_counter()
+        spent = Stopwatch(self.precision.device.type)
         for rows in torch.split(torch.arange(len(self.data)), ROWS):
             self.add(self.features(rows), torch.from_numpy(self.data.labels[rows.numpy()]))
             if tell:
                 tell((int(rows[-1]) + 1) / len(self.data))
         self.epoch += 1
-        event = {"epoch": self.epoch, "seconds": time.perf_counter() - started}
+        event = {"epoch": self.epoch, "seconds": spent.seconds}
         self.telemetry.append(event)
         return event
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from accord.client.optimiser import Optimiser
 from accord.client.statistics import measure_client
 from accord.client.step_inputs import StepInputs
 from accord.client.telemetry import Event, LossSums, advice, trouble
+from accord.core.clock import Stopwatch
 from accord.core.errors import ClientError
 from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
@@ -98,7 +98,7 @@ class Training(Client):
 
     def run_epoch(self, tell: Tell | None = None) -> Event:
         """Trains one epoch; `tell` is called with the share done. Returns the telemetry."""
-        started = time.perf_counter()
+        spent = Stopwatch(self.precision.device.type)
         self.net.train()
         sums = LossSums(_loss_names(self.local), _loss_names(self.align), self.precision.device)
         draws = torch_generator(self.briefing.header.seed, self.name, "views", self.epoch)
@@ -109,7 +109,7 @@ class Training(Client):
                 tell((step + 1) / self.steps_per_epoch)
         event = self._event(sums.event())
         self.epoch += 1
-        event["seconds"] = time.perf_counter() - started
+        event["seconds"] = spent.seconds
         self._stop_unless_finite(event)
         self.telemetry.append(event)
         return event

@@ -183,6 +183,8 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
     remedies = [remedy for remedy in ("fewer clients", remedy) if remedy]
     if scheme.named_by:
         remedies = [f"a column whose values are more frequent than those of {scheme.named_by!r}"]
+    if scheme.reads_sites:
+        remedies = ["one folder or file for several small sites"]
     return AccordError(
         f"partition scheme {scheme.name!r}{setting}: expected at least {scheme.min_samples:,} "
         f"images per client; of {pool.size:,} images over {clients:,} clients {draws}"

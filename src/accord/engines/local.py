@@ -33,3 +33,8 @@ def refuse_two_kinds_of_workers(cluster: str | None, workers: int | None) -> Non
 def start_workers(count: int) -> Processes[Any] | None:
     """Starts `count` worker processes; None for one worker, which is this process itself."""
     return Processes(count, WORKER) if count > 1 else None
+
+
+def one_worker() -> Processes[Any]:
+    """A single worker process, like one of several."""
+    return Processes(1, WORKER)

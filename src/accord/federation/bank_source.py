@@ -85,7 +85,7 @@ def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> No
     if info["images"] != allocation.dataset.folder.name:
         return  # other images, or images that were converted in another way: no comparison
     learnt, ours = _learnt(info, allocation, path), allocation.split
-    measured = {"validation": ours.validation, "own": allocation.rows("own")}
+    measured = {"validation": ours.validation, "held-out": allocation.rows("own")}
     if ours.test_from == "train":
         measured["test"] = ours.test
     for part, rows in measured.items():

@@ -11,7 +11,16 @@ from accord.core.randomness import torch_generator
 from accord.data.allocation import Allocation
 from accord.data.augmentations import augmentations
 from accord.federation.teaching import Teacher, teacher_from
-from accord.messages import BANK, NET, TEACHER, Briefing, BriefingHeader, NetHeader, prefixed
+from accord.messages import (
+    BANK,
+    NET,
+    TEACHER,
+    Briefing,
+    BriefingHeader,
+    NetHeader,
+    ServerState,
+    prefixed,
+)
 from accord.nets.backbones import build_encoder
 from accord.nets.maps import FeatureMap, MapConfig, made_up
 from accord.nets.net import fresh_net, net_with_map
@@ -120,19 +129,26 @@ def _augmentation(trial: Trial, allocation: Allocation) -> str:
 
 
 def rehearse(trial: Trial, allocation: Allocation) -> Briefing:
-    """The first briefing with made-up public features, used to check and to time a trial."""
+    """The first briefing with made-up values, used to check a trial and to know its size."""
+    return trial.method.brief(rehearsed_state(trial, allocation))
+
+
+def rehearsed_state(
+    trial: Trial, allocation: Allocation, values: dict[str, Tensor] | None = None
+) -> ServerState:
+    """The first state with made-up public features; the `values` of a map are zeros by default."""
     recipe, net = trial.recipe, trial.setup.net
     channels = allocation.dataset.train.images.shape[3]
     if isinstance(recipe, ClosedFormRecipe):
-        values = made_up(settled_map(trial, recipe, allocation), channels)
-        return opening(trial, allocation, values=values)
+        if values is None:
+            values = made_up(settled_map(trial, recipe, allocation), channels)
+        return trial.method.start(opening(trial, allocation, values=values))
     public = None
     if isinstance(recipe, TrainingRecipe) and recipe.bank:
         width = build_encoder(net.backbone, channels, net.norm).width
         public = stand_in(allocation.part("public").labels, width)
     teacher = teacher_from(trial, allocation) if trial.needs_teacher else None
-    method = trial.method
-    return method.brief(method.start(opening(trial, allocation, public, teacher=teacher)))
+    return trial.method.start(opening(trial, allocation, public, teacher=teacher))
 
 
 def settled_map(trial: Trial, recipe: ClosedFormRecipe, allocation: Allocation) -> MapConfig:

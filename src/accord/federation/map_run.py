@@ -80,6 +80,8 @@ class MapRun(Run):
                 "seed": self.trial.seed,
                 "map": self.map.model_dump(mode="json"),
                 "teacher": self.teacher.folder.id if self.teacher else None,
+                "peak_memory_bytes": self.peak_memory,
+                "core_seconds": self.spent,
                 "versions": versions(),
                 "processor": processor(),
             }

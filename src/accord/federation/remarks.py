@@ -9,6 +9,7 @@ import numpy as np
 from accord.core.names import listed
 from accord.data.allocation import Allocation
 from accord.data.images import Dataset
+from accord.data.schemes import Scheme
 from accord.federation.briefing import settled_map
 from accord.study.recipe import ClosedFormRecipe
 from accord.study.study import Trial
@@ -101,8 +102,7 @@ class Privacy:
         fewer = (
             "a smaller map.landmarks" if recipe.map.landmarks else "a smaller count in map.blocks"
         )
-        column = trial.setup.partition.named_by
-        larger = f"the same value of {column!r}" if column else "a smaller partition.clients"
+        larger = _how_to_merge(trial.setup.partition)
         found = self._found.setdefault(recipe.name, {})
         found[key] = _Count(small, len(sizes), width, fewer, larger)
 
@@ -110,6 +110,15 @@ class Privacy:
         """A remark for each recipe with such clients, and what to do."""
         counts = {name: list(found.values()) for name, found in self._found.items()}
         return [_remark(name, c) for name, c in counts.items() if any(one.small for one in c)]
+
+
+def _how_to_merge(scheme: Scheme) -> str:
+    """How the study gets larger clients."""
+    if scheme.reads_sites:
+        return "one folder or file for both"
+    if scheme.named_by:
+        return f"the same value of {scheme.named_by!r}"
+    return "a smaller partition.clients"
 
 
 class _Count(NamedTuple):

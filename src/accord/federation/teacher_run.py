@@ -132,6 +132,7 @@ class TeacherRun(Run):
             "peak_memory_bytes": max(
                 self.peak_memory, self.folder.info().get("peak_memory_bytes") or 0
             ),
+            "core_seconds": self.spent_before + self.spent,
             "config": {
                 **self.trial.setup.model_dump(mode="json"),
                 # The scheme has a part in the choice of the public images.

@@ -45,6 +45,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "upload_bytes": sum(report.upload_bytes for report in reports),
         "download_bytes": sum(report.download_bytes for report in reports),
         "seconds": sum(report.seconds for report in reports),
+        "core_seconds": run.spent_before + run.spent,
         "idle": trial.idle_sections,
         "summary": summaries(measured, scheme),
         "peak_memory_bytes": max(run.peak_memory, old.get("peak_memory_bytes") or 0),

@@ -66,8 +66,8 @@ class TrialLog:
         if events:
             seconds = sum(event["seconds"] or 0 for event in events)
             loss = (
-                f"trained {_several(len(events), 'epoch')} in {seconds:.1f} s; the loss went from "
-                f"{events[0]['loss']:.3f} to {events[-1]['loss']:.3f}; "
+                f"trained {_several(len(events), 'epoch')} in {seconds:.1f} s of core time; the "
+                f"loss went from {events[0]['loss']:.3f} to {events[-1]['loss']:.3f}; "
             )
         own = ""
         if header.train_accuracy is not None:
@@ -83,7 +83,7 @@ class TrialLog:
         self.server(
             f"Round {one.number}: {len(report.answered)} of "
             f"{_several(len(report.asked), 'client')} answered "
-            f"({_megabytes(report.upload_bytes)} in all, {report.seconds:.1f} s of training)."
+            f"({_megabytes(report.upload_bytes)} in all, {report.seconds:.1f} s of core time)."
         )
         for name, reason in report.failed.items():
             self.server(
@@ -99,7 +99,8 @@ class TrialLog:
 
     def advanced(self, number: int, clients: int, result: dict[str, Any]) -> None:
         """The server's line about the state that it made of a round's uploads."""
-        line = f"Round {number}: merged {_several(clients, 'net')} in {result['seconds']:.1f} s."
+        spent = f"{result['seconds']:.1f} s of core time"
+        line = f"Round {number}: merged {_several(clients, 'net')} in {spent}."
         told = result["told"]
         if told.get("learnt") == "clients":
             line += " The adapter learnt from the change of the clients' weights."

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -42,6 +43,7 @@ class Run(ABC):
     failures: list[str] = field(default_factory=list, kw_only=True)
     remarks: list[str] = field(default_factory=list, kw_only=True)
     peak_memory: int = field(default=0, kw_only=True)
+    spent: float = field(default=0.0, kw_only=True)  # core seconds of the jobs that are done
     steps: Iterator[Step] | None = field(default=None, kw_only=True)
 
     kind: ClassVar[str]
@@ -86,6 +88,12 @@ class Run(ABC):
 
     def take(self, job: Job[Task], result: dict[str, Any]) -> None:  # noqa: ARG002
         self.peak_memory = max(self.peak_memory, result.pop("peak_memory", 0))
+        self.spent += result.pop("core_seconds", 0.0)
+
+    @cached_property
+    def spent_before(self) -> float:
+        """The core seconds of earlier commands, as in trial.json before this command changes it."""
+        return float(self.folder.info().get("core_seconds") or 0.0)
 
     def take_failure(self, job: Job[Task], reason: str) -> None:
         self.failures.append(f"{job.task.subject}: {reason}")

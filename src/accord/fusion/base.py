@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import get_annotations
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -154,6 +154,10 @@ class Merge(Fusion):
     def work(self, public: int) -> float:  # noqa: ARG002 - most rules only add weights
         """The cost of merging with `public` public images, in images passed through the net."""
         return 0.0
+
+    def shortened(self) -> Self:
+        """The rule with little work, for a rehearsal: all kinds of its steps, but few of them."""
+        return self
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from accord.fusion.outputs import OutputEnsemble
 from accord.messages import NET, Briefing, Message, TrainingSpec, Upload, prefixed
 from accord.nets.net import fresh_net
 
+REHEARSED = 3  # epochs of a rehearsal; the teacher's answers are computed once for all epochs
 RARE = 0.5  # the mean probability of a class counts as at least this share of 1/C
 
 
@@ -128,6 +129,9 @@ class Distilled(Merge):
     def work(self, public: int) -> float:
         images = public if self.images is None else len(image_files([Path(self.images)]))
         return float(images * self.epochs)
+
+    def shortened(self) -> Self:
+        return self.model_copy(update={"epochs": min(self.epochs, REHEARSED)})
 
     def merge(self, scene: Scene) -> Iterator[Upload]:
         header = scene.briefing.header

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from accord.core.budget import MOST_ROUNDS
 from accord.core.errors import AccordError
-from accord.core.parts import make_part
+from accord.core.parts import make_part, part_spec
 from accord.fusion.average import Average
 from accord.fusion.base import Fusion, Merge, Scene, Weights, fusions
 from accord.messages import NET, ServerState
@@ -69,6 +69,12 @@ class Averaging(Method):
     def work(self, public: int) -> float:
         rule = make_part(fusions, self.merge, "merge")
         return rule.work(public) if isinstance(rule, Merge) else 0.0
+
+    def shortened(self) -> Self:
+        rule = make_part(fusions, self.merge, "merge")
+        if not isinstance(rule, Merge) or self.merge is None:
+            return self
+        return self.model_copy(update={"merge": part_spec(self.merge["use"], rule.shortened())})
 
     def require(self, norm: str, public: int) -> None:
         make_part(fusions, self.merge, "merge").require(norm, public)

@@ -70,6 +70,10 @@ class Method(Config, ABC):
         """The cost of `advance` with this number of public images, in images through the net."""
         return 0.0
 
+    def shortened(self) -> Self:
+        """The method with little work, for a rehearsal of `advance` after round 1."""
+        return self
+
     def filled(self, fusion: dict[str, Any], where: str) -> Self:  # noqa: ARG002
         """The checked method, with the values that it takes from the recipe's first `fusion`."""
         return self

@@ -42,6 +42,7 @@ from accord.objective import make_term
 
 Tensors = dict[str, Tensor]
 BEFORE = SERVER + "before."  # prefix of the paired layers before the fusion that was sent
+REHEARSED = 3  # steps of a rehearsal
 STEP = 0.4  # cost of a step that trains an adapter, where a step that trains the net costs 1
 
 
@@ -108,6 +109,12 @@ class MergeNet(Averaging):
     def work(self, public: int) -> float:
         images = self.asked.steps * min(self.asked.batch, public)
         return super().work(public) + (STEP * images if self.asked.train == "public" else 0)
+
+    def shortened(self) -> Self:
+        """With few steps, and with a fusion in every round: its memory must be known too."""
+        few = {"steps": min(self.asked.steps, REHEARSED), "start_round": 1, "fusion_frequency": 1}
+        settings = self.asked.model_copy(update=few)
+        return super().shortened().model_copy(update={"settings": settings})
 
     # --- the first round -----------------------------------------------------------------------
 

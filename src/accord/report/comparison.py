@@ -123,6 +123,8 @@ def _columns(lines: list[Line]) -> dict[str, Callable[[Line], str]]:
         "clients": lambda line: "–" if pooled(line) else str(line["clients"]),
         "α": lambda line: "any" if line["partition"] == POOLED else short(line["alpha"]),
     }
+    if all(line["alpha"] is None for line in lines):
+        del columns["α"]
     for axis in (key for key in (lines[0] if lines else {}) if "." in key):
         columns[axis] = lambda line, axis=axis: short(line[axis])  # type: ignore[misc]
     columns["recipe"] = lambda line: str(line["recipe"])

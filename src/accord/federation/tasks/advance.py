@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
 
+from accord.core.clock import Stopwatch
 from accord.core.errors import ClientError
 from accord.core.files import read_json, write_json
 from accord.core.parts import make_part
@@ -49,9 +49,9 @@ class Advance(Task):
             tell=lambda share: tell({"share": share}),
             clients=self.clients,
         )
-        began = time.perf_counter()
+        spent = Stopwatch(scene.device.type)
         found = method.advance(state, scene)
-        seconds = time.perf_counter() - began
+        seconds = spent.seconds
         # The report is written first: if the state exists, its time is known.
         write_json(folder.report, {**read_json(folder.report), "server_seconds": seconds})
         found.save(following.server_state)

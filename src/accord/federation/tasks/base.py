@@ -7,6 +7,7 @@ their files, so that the record's folder may have another path for a worker.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from typing import Any, ClassVar, TypeVar
 import psutil
 import torch
 
+from accord.core.clock import Stopwatch
 from accord.core.config import Config
 from accord.core.errors import ClientError
 from accord.core.registry import Registry
@@ -26,6 +28,7 @@ from accord.messages import Briefing
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 
+STATUS = Path("/proc/self/status")  # only Linux has it
 Answer = dict[str, Any]
 Tell = Callable[[Answer], None]
 
@@ -90,6 +93,7 @@ def make_task(content: dict[str, Any]) -> Task:
 
 def perform(task: Task, record: Record, tell: Tell) -> Answer:
     """Does a task in this process."""
+    spent = Stopwatch(task.device)
     try:
         with one_thread():
             answer = task.perform(record, tell)
@@ -98,7 +102,9 @@ def perform(task: Task, record: Record, tell: Tell) -> Answer:
         if said is None:
             raise
         raise task.out_of_memory(record, said) from None
-    return {**answer, "peak_memory": peak_memory()}
+    finally:
+        release_memory()
+    return {**answer, "peak_memory": peak_memory(), "core_seconds": spent.seconds}
 
 
 def lack_of_memory(error: RuntimeError | MemoryError) -> str | None:
@@ -121,6 +127,18 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def release_memory() -> None:
+    """Returns freed memory to the system, where the C library (glibc) can do so.
+
+    Workers keep freed memory during a job, because this makes steps faster. Without a release, the
+    memory that is left of one job would add to that of the next one, which may not fit into it.
+    """
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
 def peak_memory() -> int:
     """The peak memory of this process, in bytes."""
     memory = psutil.Process().memory_info()
@@ -130,6 +148,10 @@ def peak_memory() -> int:
 def _peak_of_unix() -> int:
     import resource
 
+    if STATUS.exists():
+        # A Linux process inherits ru_maxrss from the process that started it; VmHWM is its own.
+        (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -147,10 +147,12 @@ def contrast_normalised(p: Tensor) -> Tensor:
 
 def _sampled(pictures: Tensor, size: int, draws: torch.Generator) -> Tensor:
     """(SAMPLE, k²C): patches from random positions, in float64."""
-    p = F.unfold(pictures, size)
-    picture = torch.randint(p.shape[0], (SAMPLE,), generator=draws)
-    place = torch.randint(p.shape[2], (SAMPLE,), generator=draws)
-    return p[picture, :, place].double()
+    # A view of all patches: only those that are chosen are copied.
+    windows = pictures.unfold(2, size, 1).unfold(3, size, 1)
+    count, _, height, width = windows.shape[:4]
+    picture = torch.randint(count, (SAMPLE,), generator=draws)
+    place = torch.randint(height * width, (SAMPLE,), generator=draws)
+    return windows[picture, :, place // width, place % width].flatten(1).double()
 
 
 def _inverse_root(covariance: Tensor, epsilon: float) -> Tensor:
