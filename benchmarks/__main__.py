@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from benchmarks import (
     bank,
+    centred,
     closedform,
     dials,
     engines,
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "closedform": closedform.measure,
     "hybrid": hybrid.measure,
     "many-classes": many_classes.measure,
+    "centred": centred.measure,
     "memory": memory.measure,
     "mergenet": mergenet.measure,
     "engines": engines.measure,

@@ -80,6 +80,7 @@ def test_every_scheme_that_can_be_made_is_registered_under_its_name() -> None:
     clients=st.integers(1, 8),
     seed=st.integers(0, 1000),
     alpha=st.sampled_from([1e-300, 0.01, 0.05, 0.5, 5.0, 1e300]),
+    sigma=st.sampled_from([0.0, 0.3, 1.0, 3.0, 100.0]),
     min_samples=st.integers(1, 4),
 )
 def test_every_partition_is_exact(
@@ -89,10 +90,11 @@ def test_every_partition_is_exact(
     clients: int,
     seed: int,
     alpha: float,
+    sigma: float,
     min_samples: int,
 ) -> None:
     labels, columns = images_of(count, classes, seed)
-    scheme = scheme_of(name, clients, alpha=alpha, min_samples=min_samples)
+    scheme = scheme_of(name, clients, alpha=alpha, sigma=sigma, min_samples=min_samples)
     try:
         found = dealt(scheme, labels, columns, seed)
     except AccordError:  # tiny sets and extreme α may have no such partition
@@ -188,7 +190,7 @@ def test_which_images_of_a_class_a_client_gets_is_left_to_chance() -> None:
     """Neither the first ones in the file nor always the same; unless it gets them all."""
     labels, seeds, tried = np.zeros(400, dtype=np.int64), range(20), []
     for name in COUNTED:
-        scheme = scheme_of(name, clients=40, alpha=1e6, labels=1)
+        scheme = scheme_of(name, clients=40, alpha=1e6, sigma=0.0, labels=1)
         hands = [dealt(scheme, labels, {}, seed).indices for seed in seeds]
         for client in (0, 39):
             mine = [hand[client] for hand in hands]

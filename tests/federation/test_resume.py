@@ -26,6 +26,7 @@ Raw = dict[str, Any]
 def study(study: Raw) -> Raw:
     study["budget"] = {"epochs": 4, "batch": 16, "checkpoints": [2, 4], "schedule": "cosine"}
     study["recipes"] = ["etf-stabilised", "ce-ensemble", "fedavg-once"]
+    study["shift"] = {"colour": 0.5, "noise": 0.1, "labels": 0.1}
     return study
 
 

@@ -101,6 +101,7 @@ def test_every_upload_is_that_of_the_local_engine(small: Raw, tmp_path: Path) ->
         "budget": {"epochs": 2, "batch": 32, "checkpoints": [1, 2]},
         "rounds": {"count": 2, "fraction": 0.7},
         "keep_checkpoints": True,
+        "shift": {"rotation": 20, "noise": 0.05, "labels": 0.2},
     }
     accord.run(small, out=tmp_path / "here", workers=1, quiet=True)
     grid = Loop(nodes(tmp_path / "keep"))

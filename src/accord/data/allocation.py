@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -20,14 +21,16 @@ from accord.core.files import read_json, write_json
 from accord.core.names import shown
 from accord.data import partition as partitions
 from accord.data.datasets import open_cached
-from accord.data.elsewhere import no_images, no_split
-from accord.data.images import Dataset, Images, Indices
+from accord.data.elsewhere import no_images
+from accord.data.images import Dataset, Images, Indices, Labels
 from accord.data.imageset import ImageSet
 from accord.data.partition import Partition, make_partition
 from accord.data.schemes import Partitioned, Scheme
 from accord.data.schemes.sites import Sites
-from accord.data.settings import ELSEWHERE, DataConfig
-from accord.data.split import Split, split
+from accord.data.settings import ELSEWHERE, NO_SHIFT, DataConfig, ShiftConfig
+from accord.data.shifted import known_labels, seen
+from accord.data.split import Split
+from accord.data.splitting import split_of
 from accord.data.taking_part import hold_out, pool, without
 
 PartName = Literal["test", "validation", "public", "own"]
@@ -40,6 +43,7 @@ class AllocationFile(Config):
     data: DataConfig
     scheme: Partitioned
     seed: int
+    shift: ShiftConfig
     partition: str  # the name of the partition's file in the same folder
 
 
@@ -53,6 +57,7 @@ class Allocation:
     seed: int
     split: Split
     partition: Partition
+    shift: ShiftConfig = NO_SHIFT
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -64,7 +69,20 @@ class Allocation:
         return self.partition.sites
 
     def client(self, index: int) -> ImageSet:
-        return self._set(self.dataset.train, self.split.train[self.partition.indices[index]])
+        """The images of a client as it sees them, with the labels that it knows."""
+        held = self._set(self.dataset.train, self.held(index))
+        told = replace(held, labels=self.labels_at(index))
+        return seen(told, self.shift, self.seed, self.origins(index), len(self.site_names))
+
+    def held(self, index: int) -> Indices:
+        """The images of a client, as rows of the dataset's training part."""
+        return self.split.train[self.partition.indices[index]]
+
+    def labels_at(self, index: int) -> Labels:
+        """The labels of a client's images as the client knows them."""
+        true = self._set(self.dataset.train, self.held(index)).labels
+        sites, classes = len(self.site_names), len(self.classes)
+        return known_labels(true, classes, self.shift, self.seed, self.origins(index), sites)
 
     def origins(self, index: int) -> Indices:
         """The site of each image of a client, as an index of `site_names`; −1: unknown.
@@ -74,21 +92,34 @@ class Allocation:
         return self.partition.origin(index)
 
     def part(self, name: PartName) -> ImageSet:
-        """The images of a part; "own" are those that the clients hold out, in order of clients."""
-        if name == "test":
-            return self._set(self.split.test_part(self.dataset), self.split.test)
+        """The images of a part; "own" are those that the clients hold out, in order of clients.
+
+        Clients see their own images in their own way. The images of other parts are not changed,
+        and neither are the labels of any part.
+        """
+        return self._own if name == "own" else self._set(self._source(name), self.rows(name))
+
+    @cached_property
+    def _own(self) -> ImageSet:
+        held = self._set(self.dataset.train, self.rows("own"))
+        return seen(held, self.shift, self.seed, self.owners("own"), len(self.site_names))
+
+    def rows(self, name: PartName) -> Indices:
+        """The images of a part, as rows of the part of the dataset that they come from."""
         if name == "own":
-            held = np.concatenate([np.zeros(0, np.int64), *self.partition.own])
-            return self._set(self.dataset.train, held)
-        return self._set(self.dataset.train, getattr(self.split, name))
+            return np.concatenate([np.zeros(0, np.int64), *self.partition.own])
+        found: Indices = getattr(self.split, name)
+        return found
+
+    def _source(self, name: PartName) -> Images:
+        return self.split.test_part(self.dataset) if name == "test" else self.dataset.train
 
     def owners(self, name: PartName) -> Indices:
         """The site of each image of a part, as an index of `site_names`; −1 if it is unknown."""
         if name == "own":
             sizes = [len(part) for part in self.partition.own]
             return np.repeat(np.arange(len(sizes)), sizes)
-        source = self.split.test_part(self.dataset) if name == "test" else self.dataset.train
-        rows, column = self.part(name).rows, self.scheme.named_by
+        source, rows, column = self._source(name), self.rows(name), self.scheme.named_by
         if column is None or column not in source.columns:
             return np.full(len(rows), -1, np.int64)
         places = {name: place for place, name in enumerate(self.site_names)}
@@ -114,13 +145,20 @@ class Allocation:
             data=self.data,
             scheme=self.scheme,
             seed=self.seed,
+            shift=self.shift,
             partition=target.name,
         )
         write_json(path, content.model_dump(mode="json"))
 
 
-def allocate(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> Allocation:
-    """Splits `dataset` and distributes its training images to clients."""
+def allocate(
+    dataset: Dataset,
+    data: DataConfig,
+    scheme: Scheme,
+    seed: int,
+    shift: ShiftConfig = NO_SHIFT,
+) -> Allocation:
+    """Splits `dataset` and distributes its training images to clients, who see them shifted."""
     chosen = split_of(dataset, data, scheme, seed)
     if isinstance(scheme, Sites):
         partition = partitions.of_sites(scheme.names, len(chosen.classes))
@@ -132,11 +170,14 @@ def allocate(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> A
             "partition.scheme to sites and partition.names to their names."
         )
     make = _pooled if scheme.pooled else _separate
-    made = Allocation(
-        dataset, data, scheme, seed, chosen, make(dataset, data, scheme, seed, chosen)
-    )
+    partition = make(dataset, data, scheme, seed, chosen)
+    made = Allocation(dataset, data, scheme, seed, chosen, partition, shift)
     _refuse_unmeasured(made)
-    return made
+    if not shift.labels:
+        return made
+    classes, clients = len(chosen.classes), range(len(partition.names))
+    counts = np.stack([np.bincount(made.labels_at(k), minlength=classes) for k in clients])
+    return replace(made, partition=replace(partition, label_counts=counts))
 
 
 def _separate(
@@ -176,10 +217,10 @@ def _pooled(
     rows, origins = [chosen.train[:0]], [chosen.train[:0]]
     if data.dealt != "public":
         for client in range(len(base.partition.names)):
-            rows.append(base.client(client).rows)
+            rows.append(base.held(client))
             origins.append(base.origins(client))
     if data.dealt != "train":
-        rows.append(base.part("public").rows)
+        rows.append(base.rows("public"))
         origins.append(base.owners("public"))
     positions = np.searchsorted(chosen.train, np.concatenate(rows))
     labels = chosen.renumber(np.asarray(dataset.train.labels)[chosen.train])
@@ -232,14 +273,23 @@ def open_allocation(path: Path) -> Allocation:
     dataset = open_cached(Path(content.folder)) if here else no_images(content.data)
     partition = partitions.load(path.with_name(content.partition))
     chosen = split_of(dataset, content.data, content.scheme, content.seed)
-    return Allocation(dataset, content.data, content.scheme, content.seed, chosen, partition)
+    return Allocation(
+        dataset, content.data, content.scheme, content.seed, chosen, partition, content.shift
+    )
 
 
-def allocation_key(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> str:
+def allocation_key(
+    dataset: Dataset,
+    data: DataConfig,
+    scheme: Scheme,
+    seed: int,
+    shift: ShiftConfig = NO_SHIFT,
+) -> str:
     """A name for an allocation: a hash of the source's content and of all settings that matter."""
     # The path is left out, because the name of the cache entry identifies the content.
     data_text = data.model_dump_json(exclude={"path"})
-    text = f"{dataset.folder.name} {data_text} {scheme.model_dump_json()} {seed}"
+    settings = f"{data_text} {scheme.model_dump_json()} {shift.model_dump_json()}"
+    text = f"{dataset.folder.name} {settings} {seed}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -250,45 +300,3 @@ def public_key(allocation: Allocation) -> str:
         f"{allocation.dataset.folder.name} {allocation.classes} {allocation.data.augment}".encode()
     )
     return digest.hexdigest()[:16]
-
-
-def split_of(dataset: Dataset, data: DataConfig, scheme: Scheme, seed: int) -> Split:
-    """The purpose of each image. `data.dealt` selects the images that clients hold."""
-    if data.name == ELSEWHERE:
-        return no_split(data)
-    if scheme.elsewhere and data.test_per_client:
-        raise AccordError(
-            f"'data.test_per_client': expected 0, because the clients hold their own images on "
-            f"their own machines; found {data.test_per_client}. Remove the key."
-        )
-    chosen = split(
-        dataset,
-        classes=data.classes,
-        test_fraction=data.test_fraction,
-        public=data.public,
-        validation=data.validation,
-        train_limit=data.train_limit,
-        test_limit=data.test_limit,
-        seed=seed,
-        column=scheme.named_by,
-        test_per_client=data.test_per_client,
-    )
-    if scheme.named_by and scheme.leave_out:
-        chosen = _without(chosen, dataset.train.columns.get(scheme.named_by), scheme.leave_out)
-    if data.dealt == "train":
-        return chosen
-    if data.dealt == "all":
-        return replace(chosen, train=np.sort(np.concatenate([chosen.train, chosen.public])))
-    if not len(chosen.public):
-        raise AccordError(
-            "there are no public images to train on: set data.public, for example to 0.1."
-        )
-    return replace(chosen, train=chosen.public)
-
-
-def _without(chosen: Split, values: NDArray[np.str_] | None, site: str) -> Split:
-    """The split without the public and validation images of a site that takes no part."""
-    if values is None:
-        return chosen  # the scheme reports the missing column
-    public, validation = (part[values[part] != site] for part in (chosen.public, chosen.validation))
-    return replace(chosen, public=public, validation=validation)

@@ -177,9 +177,10 @@ def _check_promises(drawn: list[Indices], pool: Pool, scheme: Scheme) -> None:
 
 
 def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> AccordError:
-    setting = f" with alpha {scheme.skew:g}" if scheme.skew else ""
+    setting, remedy = scheme.milder or ("", "")
+    setting = setting and f" with {setting}"
     draws = f"in {REDRAWS:,} draws " if scheme.varies else ""
-    remedies = ["fewer clients", "a larger alpha"] if scheme.skew else ["fewer clients"]
+    remedies = [remedy for remedy in ("fewer clients", remedy) if remedy]
     if scheme.named_by:
         remedies = [f"a column whose values are more frequent than those of {scheme.named_by!r}"]
     if scheme.reads_sites:

@@ -1,4 +1,4 @@
-"""The section `data` of a study."""
+"""The sections `data` and `shift` of a study."""
 
 from __future__ import annotations
 
@@ -80,3 +80,50 @@ class DataConfig(Config):
         if value != "auto":
             augmentations.get(value)
         return value
+
+
+class ShiftConfig(Config):
+    """How each client's images and labels differ from those of the dataset; 0 means not at all.
+
+    The changes of images are applied in this order: a camera is turned, its lens blurs, its sensor
+    has its own colours and its own noise.
+    """
+
+    rotation: float = Field(
+        0.0, ge=0, le=180, description="largest angle of a client, in degrees to either side"
+    )
+    blur: float = Field(
+        0.0, ge=0, le=32, description="largest standard deviation of a client's blur, in pixels"
+    )
+    colour: float = Field(
+        0.0, ge=0, le=1, description="strength of a client's own contrast and brightness"
+    )
+    noise: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="largest standard deviation of a client's noise, as a share of the range",
+    )
+    scale: float = Field(
+        1.0, ge=0, le=1, description="factor of the four strengths above, to change all at once"
+    )
+    labels: float = Field(
+        0.0, ge=0, lt=1, description="share of a client's training labels that are wrong"
+    )
+    labels_at: float = Field(
+        1.0, gt=0, le=1, description="share of the clients that have wrong labels"
+    )
+
+    @property
+    def of_images(self) -> dict[str, float]:
+        """Name → strength of each change of images, in order, without those of strength 0."""
+        strengths = self.model_dump(exclude={"scale", "labels", "labels_at"})
+        scaled = {name: self.scale * strength for name, strength in strengths.items()}
+        return {name: strength for name, strength in scaled.items() if strength > 0}
+
+    @property
+    def changes_nothing(self) -> bool:
+        return not self.of_images and not self.labels
+
+
+NO_SHIFT = ShiftConfig()

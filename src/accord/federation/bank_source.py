@@ -10,10 +10,11 @@ import numpy as np
 
 from accord.core.config import parse
 from accord.core.errors import AccordError
-from accord.data.allocation import Allocation, allocate, split_of
+from accord.data.allocation import Allocation, allocate
 from accord.data.images import Indices
 from accord.data.schemes import make_scheme
 from accord.data.settings import DataConfig
+from accord.data.splitting import split_of
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing
 from accord.nets.backbones.base import build_encoder
@@ -84,7 +85,7 @@ def _refuse_leak(info: dict[str, Any], allocation: Allocation, path: Path) -> No
     if info["images"] != allocation.dataset.folder.name:
         return  # other images, or images that were converted in another way: no comparison
     learnt, ours = _learnt(info, allocation, path), allocation.split
-    measured = {"validation": ours.validation, "held-out": allocation.part("own").rows}
+    measured = {"validation": ours.validation, "held-out": allocation.rows("own")}
     if ours.test_from == "train":
         measured["test"] = ours.test
     for part, rows in measured.items():
@@ -108,7 +109,7 @@ def _learnt(info: dict[str, Any], allocation: Allocation, path: Path) -> Indices
     if "clients" not in info:  # a teacher, which was trained on the public images only
         return split_of(allocation.dataset, *asked).public
     theirs = allocate(allocation.dataset, *asked)
-    clients = (theirs.client(k).rows for k in range(len(theirs.partition.names)))
+    clients = (theirs.held(k) for k in range(len(theirs.partition.names)))
     return np.concatenate([theirs.split.public, *clients])
 
 

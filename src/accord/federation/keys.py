@@ -26,8 +26,8 @@ def kind_of_work(trial: Trial) -> str:
     setup = trial.setup
     method = trial.method_spec
     return (
-        f"{setup.data} {setup.net} {setup.budget} {trial.recipe.training} {bank_of(trial)} "
-        f"{method} {setup.teacher}"
+        f"{setup.data} {setup.shift} {setup.net} {setup.budget} {trial.recipe.training} "
+        f"{bank_of(trial)} {method} {setup.teacher}"
     )
 
 

@@ -100,7 +100,7 @@ class Plan:
 
     def allocation(self, trial: Trial) -> tuple[str, Allocation]:
         """The trial's allocation and its key; all recipes of a seed share an allocation."""
-        data, partition = trial.setup.data, trial.setup.partition
+        data, partition, shift = trial.setup.data, trial.setup.partition, trial.setup.shift
         if partition.elsewhere and not self.elsewhere:
             raise AccordError(
                 "the clients of this study hold their own images on their own machines "
@@ -108,9 +108,9 @@ class Plan:
                 "brief`."
             )
         dataset = self.dataset(data, partition)
-        key = allocation_key(dataset, data, partition, trial.seed)
+        key = allocation_key(dataset, data, partition, trial.seed, shift)
         if key not in self._deals:
-            self._deals[key] = allocate(dataset, data, partition, trial.seed)
+            self._deals[key] = allocate(dataset, data, partition, trial.seed, shift)
         return key, self._deals[key]
 
     @cached_property

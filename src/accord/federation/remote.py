@@ -20,7 +20,7 @@ from accord.core.text import one_line
 from accord.core.versions import versions
 from accord.data.allocation import Allocation, open_allocation
 from accord.data.schemes import Partitioned
-from accord.data.settings import DataConfig
+from accord.data.settings import DataConfig, ShiftConfig
 from accord.federation.tasks import Task
 from accord.federation.tasks.answer import AnswerBriefing
 from accord.federation.tasks.base import briefing_at
@@ -38,6 +38,7 @@ class Share(Config):
     data: DataConfig
     scheme: Partitioned
     seed: int
+    shift: ShiftConfig
     images: str  # the name of the decoded dataset, a hash of its content
     partition: str  # the hash of the partition
 
@@ -90,6 +91,7 @@ class Desk:
             data=allocation.data,
             scheme=allocation.scheme,
             seed=allocation.seed,
+            shift=allocation.shift,
             images=allocation.dataset.folder.name,
             partition=allocation.partition.hash,
         )

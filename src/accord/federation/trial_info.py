@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.core.processor import processor
 from accord.core.versions import versions
+from accord.data.shifted import values_at
 from accord.fusion.named import NamedFusion
 from accord.record.folders import client_file
 from accord.record.summary import summaries
@@ -38,6 +39,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "partition_hash": partition.hash,
         "label_counts": partition.label_counts.tolist(),
         "client_files": {name: client_file(name) for name in partition.names},
+        "shift": values_at(trial.setup.shift, trial.seed, run.allocation.site_names),
         "classes": run.allocation.classes,
         "rounds": [report.model_dump(mode="json") for report in reports],
         "upload_bytes": sum(report.upload_bytes for report in reports),

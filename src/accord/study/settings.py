@@ -16,7 +16,7 @@ from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
 from accord.data.schemes import Partitioned, make_scheme, schemes
-from accord.data.settings import DataConfig
+from accord.data.settings import NO_SHIFT, DataConfig, ShiftConfig
 from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
@@ -54,6 +54,7 @@ class Setup(Config):
 
     data: DataConfig
     partition: Partitioned = Field(default_factory=lambda: make_scheme({}))
+    shift: ShiftConfig = NO_SHIFT
     net: NetConfig = NetConfig()
     budget: Budget = Budget()
     rounds: RoundsConfig = RoundsConfig()

@@ -10,6 +10,7 @@ from accord.core.config import Config, parse
 from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
 from accord.data.schemes import Scheme, make_scheme
+from accord.data.settings import NO_SHIFT
 from accord.messages.saved_model import SavedModel
 from accord.nets.settings import TeacherConfig
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
@@ -27,6 +28,8 @@ def setup_for(recipe: Recipe, setup: Setup) -> Setup:
         "rounds": _rounds_for(recipe, setup.rounds),
         **_teaching_for(recipe, setup),
     }
+    if recipe.pooled == "public":  # the server's images are not those of any client
+        setup = setup.model_copy(update={"shift": NO_SHIFT})
     if recipe.pooled:
         changes |= _without_rounds(changes)
         copies = recipe.copies if isinstance(recipe, TrainingRecipe) else 1
@@ -125,7 +128,8 @@ def _pooled(setup: Setup, copies: int) -> Scheme:
     images of its clients. Otherwise all partitions have the same pooled images.
     """
     scheme = setup.partition
-    if scheme.named_by or scheme.leave_out or setup.data.test_per_client:
+    shifted = not setup.shift.changes_nothing
+    if scheme.named_by or scheme.leave_out or setup.data.test_per_client or shifted:
         return scheme.model_copy(update={"pooled": copies})
     if copies == 1:
         return POOLED

@@ -167,6 +167,7 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     recipes = _recipes(raw.get("recipes"), options.references and not elsewhere, folder)
     if elsewhere:
         _refuse_pooled(recipes)
+        _refuse_shift(setups)
     fusions = _fusions(raw.get("fusions"))
     for recipe in recipes:
         _refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
@@ -205,6 +206,16 @@ def _refuse_pooled(recipes: Sequence[Recipe]) -> None:
             raise AccordError(
                 f"recipe {recipe.name!r} trains on all clients' images in one place, but with "
                 "partition.scheme: sites they are elsewhere. Remove this recipe."
+            )
+
+
+def _refuse_shift(setups: Sequence[Setup]) -> None:
+    """Refuses to change images that are elsewhere."""
+    for setup in setups:
+        if setup.partition.elsewhere and not setup.shift.changes_nothing:
+            raise AccordError(
+                "'shift' changes the images and labels of simulated clients, but with "
+                "partition.scheme: sites they are elsewhere. Remove the section."
             )
 
 

@@ -1,8 +1,8 @@
 """The study of `accord teacher`: one net, trained as the recipe public-teacher, for one seed.
 
-Everything else of the user's study is left out: its recipes, seeds and rounds change neither the
-public images nor a net that learns from them in one place. The partition is left out too, unless it
-has a part in the choice of the images.
+Everything else of the user's study is left out: its recipes, seeds, shift and rounds change neither
+the public images nor a net that learns from them in one place. The partition is left out too,
+unless it has a part in the choice of the images.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMAGES: dict[str, tuple[bool | str, str]] = {
     "public": ("public", "train"),
     "train": (True, "all"),
 }
-LEFT_OUT = ("teacher", "mergenet", "rounds", "fusions")
+LEFT_OUT = ("teacher", "mergenet", "rounds", "fusions", "shift")
 ABOUT = "One net that learns from images in one place: a teacher."
 
 

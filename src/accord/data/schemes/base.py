@@ -94,6 +94,11 @@ class Scheme(Config, ABC):
         return None
 
     @property
+    def milder(self) -> tuple[str, str] | None:
+        """The setting that makes small clients, and a change of it that makes them larger."""
+        return None
+
+    @property
     def named_by(self) -> str | None:
         """The column whose values are the clients' names, if there is one."""
         return None

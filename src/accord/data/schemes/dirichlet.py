@@ -12,7 +12,7 @@ from accord.data.schemes.base import Counted, Pool, register
 
 
 class Skewed(Counted):
-    """A scheme that draws the proportions of each class over the clients."""
+    """A scheme that draws proportions over the clients, of each class or of all images."""
 
     alpha: float = Field(
         0.5, gt=0, description="Dirichlet concentration; a small value gives a strong label skew"
@@ -21,6 +21,10 @@ class Skewed(Counted):
     @property
     def skew(self) -> float:
         return self.alpha
+
+    @property
+    def milder(self) -> tuple[str, str]:
+        return f"alpha {self.alpha:g}", "a larger alpha"
 
     def proportions(self, rng: Generator) -> NDArray[np.float64]:
         """p ~ Dir(α, …, α) over the clients, for any α > 0.

@@ -9,6 +9,7 @@ from pathlib import Path
 from accord.core.errors import AccordError
 from accord.core.files import refuse_unwritable
 from accord.data.schemes import make_scheme
+from accord.data.settings import NO_SHIFT
 from accord.engines.base import Engine
 from accord.federation.execute import Watcher
 from accord.federation.plan import Plan
@@ -107,7 +108,10 @@ def refuse_to_brief(out: Path, option: str = "--out") -> None:
 
 
 def only_trial(study: Study) -> Trial:
-    """The only trial of a study that clients take part in. The partition does not matter."""
+    """The only trial of a study that clients take part in. The partition does not matter.
+
+    Neither does its shift: the clients have images of their own.
+    """
     found: dict[str, Trial] = {}
     for trial in study.trials():
         reference = trial.recipe.pooled or all(
@@ -117,7 +121,7 @@ def only_trial(study: Study) -> Trial:
             count = RoundsConfig(count=trial.setup.rounds.count)  # who answers is up to people
             sites = SITES.model_copy(update={"folders": trial.setup.partition.reads_sites})
             data = trial.setup.data.model_copy(update={"test_per_client": 0.0})  # up to clients
-            alike = {"data": data, "partition": sites, "rounds": count}
+            alike = {"data": data, "partition": sites, "shift": NO_SHIFT, "rounds": count}
             setup = trial.setup.model_copy(update=alike)
             key = f"{trial.recipe.name} {trial.seed} {setup.model_dump_json()}"
             found.setdefault(key, replace(trial, setup=setup))

@@ -73,7 +73,7 @@ class Agenda:
     def measure_work(self) -> float:
         """The cost of all missing measurements."""
         allocation = self.scope.allocation
-        images = sum(len(allocation.part(part)) for part in MEASURED)
+        images = sum(len(allocation.rows(part)) for part in MEASURED)
         return sum(images * self.passes(at, names) for at, names in self.missing())
 
     def passes(self, at: Checkpoint, names: list[str]) -> float:

@@ -53,7 +53,7 @@ class Measuring:
             passes, rules = self.agenda.passes(at, names), self._rules(at, names)
             asked = {**self._at(at), **rules, "sites": self.scope.homes(at.round)}
             for part in MEASURED:
-                images = len(self.scope.allocation.part(part))
+                images = len(self.scope.allocation.rows(part))
                 for start in range(0, images, BLOCK):
                     stop = min(start + BLOCK, images)
                     task = MeasureBlock(**asked, part=part, start=start, stop=stop)
