@@ -64,10 +64,16 @@ def run_in(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_hospitals_are_laid_out_as_the_page_says(
+def test_the_hospitals_get_a_model_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    follow(HOSPITALS, tmp_path, monkeypatch, capsys, alike)
+    monkeypatch.setenv("COLUMNS", "160")
+    said = follow(HOSPITALS, tmp_path, monkeypatch, capsys, alike)
+    at_home = [line.split() for line in said.splitlines() if "closed-form-small (ridge) " in line]
+    assert {words[2] for words in at_home} == {f"clinic-{letter}" for letter in "abcd"}
+    assert min(float(words[4]) for words in at_home) > 95
+    for name in ("model", "model-of-five", "model-without-b"):
+        assert (tmp_path / name / "model.json").is_file()
     files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.png"))
     assert sorted(int(path.stem) for path in files) == list(range(1797))  # each digit once
     clinics: dict[str, list[Path]] = {}
