@@ -185,7 +185,7 @@ def test_a_link_to_a_folder_of_a_class_is_that_folder(record: Path, tmp_path: Pa
     (folder / "notes.txt").write_text("")
     told: list[str] = []
     assert accord.answer(briefing(record), folder, "x", told.append).header.samples == len(data)
-    assert told == [f"{folder}: 1 files that are not images were left out"]
+    assert told == [f"{folder}: 1 files that are not images of a class were left out"]
 
 
 def _without(name: str) -> Damage:

@@ -97,7 +97,7 @@ def test_figures_of_a_round_are_in_the_results(whole: Path) -> None:
         assert row["took_part"] == "0, 1, 2"
         assert 0 <= row["accuracy"] <= row["top5"] <= 1
         losses = {e["client"]: e["loss"] for e in events if e["epoch"] == row["epoch"]}
-        expected = sum(n * losses[k] for k, n in enumerate(counts)) / sum(counts)
+        expected = sum(n * losses[str(k)] for k, n in enumerate(counts)) / sum(counts)
         assert row["train_loss"] == pytest.approx(expected)
         assert 0 < row["train_accuracy"] <= 1
         assert row["server_seconds"] >= 0
