@@ -6,11 +6,15 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import torch
 
+import accord
 from accord.federation.tasks.base import peak_memory
 
 LARGE = 600_000_000  # more than Python and torch need
@@ -24,6 +28,21 @@ held = psutil.Process().memory_info().rss
 del blocks
 release_memory()
 print(held - psutil.Process().memory_info().rss)
+"""
+BLOCK = 100_000_000  # bytes
+APART = f"""
+import psutil, torch
+from accord.core.heap import large_blocks_apart
+
+def returned():
+    block, end = torch.ones({BLOCK} // 4), [bytearray(1000) for _ in range(1000)]
+    held = psutil.Process().memory_info().rss
+    del block
+    return held - psutil.Process().memory_info().rss
+
+with large_blocks_apart():
+    within = returned()
+print(within, returned())
 """
 
 
@@ -45,3 +64,34 @@ def test_memory_that_was_freed_is_returned() -> None:
     env = {**os.environ, **GREEDY}
     told = subprocess.run([sys.executable, "-c", FREED], capture_output=True, check=True, env=env)
     assert int(told.stdout) > 300_000_000
+
+
+def test_a_closed_form_gets_large_blocks_from_the_system() -> None:
+    from accord.engines.pool import GREEDY
+
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("only glibc has the setting")
+    env = {**os.environ, **GREEDY}
+    told = subprocess.run([sys.executable, "-c", APART], capture_output=True, check=True, env=env)
+    within, after = (int(one) for one in told.stdout.split())
+    assert within > 0.9 * BLOCK
+    assert after < 0.1 * BLOCK  # the heap keeps the block, as it does for training
+
+
+def test_only_the_tasks_of_a_closed_form_do(
+    study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = []
+
+    def noted() -> AbstractContextManager[None]:
+        began.append(True)
+        return nullcontext()
+
+    monkeypatch.setattr("accord.federation.tasks.base.large_blocks_apart", noted)
+    accord.run(study, out=tmp_path / "trained", workers=1, quiet=True)
+    assert not began
+    blocks = [{"use": "patches", "size": 3, "count": 4}]
+    study |= {"recipes": [{"use": "closed-form", "map": {"blocks": blocks}}], "references": False}
+    study |= {"partition": {"clients": 2, "alpha": 10}}
+    accord.run(study, out=tmp_path / "sums", workers=1, quiet=True)
+    assert len(began) == 1 + 2 + 1  # the map, two clients, and the merge

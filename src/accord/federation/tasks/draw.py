@@ -21,6 +21,9 @@ class DrawMap(Task):
     teacher: str | None = None  # path of the teacher in the record
     names: tuple[str, ...] = ()  # names of the teacher's nets
 
+    def has_large_blocks(self, record: Record) -> bool:  # noqa: ARG002
+        return True
+
     def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - a minute at most
         allocation, config = self.images(record), MapConfig.model_validate(self.map)
         teachers = tuple(unprefixed(MAP, upload.tensors) for upload in self._uploads(record))
