@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def test_memory_that_was_freed_is_returned() -> None:
     assert int(told.stdout) > 300_000_000
 
 
-def test_a_closed_form_gets_large_blocks_from_the_system() -> None:
+def test_large_blocks_can_come_from_the_system() -> None:
     from accord.engines.pool import GREEDY
 
     if platform.libc_ver()[0] != "glibc":
@@ -78,20 +79,17 @@ def test_a_closed_form_gets_large_blocks_from_the_system() -> None:
     assert after < 0.1 * BLOCK  # the heap keeps the block, as it does for training
 
 
-def test_only_the_tasks_of_a_closed_form_do(
+def test_only_maps_and_ridge_regressions_do(
     study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = []
 
-    def noted() -> AbstractContextManager[None]:
-        began.append(True)
-        return nullcontext()
+    def noted(name: str) -> Callable[[], AbstractContextManager[None]]:
+        return lambda: nullcontext(began.append(name))
 
-    monkeypatch.setattr("accord.federation.tasks.base.large_blocks_apart", noted)
-    accord.run(study, out=tmp_path / "trained", workers=1, quiet=True)
-    assert not began
+    monkeypatch.setattr("accord.federation.tasks.draw.large_blocks_apart", noted("map"))
+    monkeypatch.setattr("accord.fusion.ridge.large_blocks_apart", noted("ridge"))
     blocks = [{"use": "patches", "size": 3, "count": 4}]
-    study |= {"recipes": [{"use": "closed-form", "map": {"blocks": blocks}}], "references": False}
-    study |= {"partition": {"clients": 2, "alpha": 10}}
-    accord.run(study, out=tmp_path / "sums", workers=1, quiet=True)
-    assert len(began) == 1 + 2 + 1  # the map, two clients, and the merge
+    study |= {"recipes": ["fafi", {"use": "closed-form", "map": {"blocks": blocks}}]}
+    accord.run(study, out=tmp_path, workers=1, quiet=True)
+    assert began == ["map", "ridge"]

@@ -13,6 +13,7 @@ from accord.closed_form.posterior import Prior, log_probabilities
 from accord.closed_form.ridge import solve
 from accord.closed_form.sums import Sums
 from accord.core.clock import Stopwatch
+from accord.core.heap import large_blocks_apart
 from accord.fusion.base import Merge, Scene, Vote, fusions
 from accord.fusion.outputs import OutputEnsemble
 from accord.messages import MAP, NET, Upload, UploadHeader
@@ -48,7 +49,8 @@ class RidgeFusion(Merge):
         if total is None:
             raise ValueError("the fusion 'ridge' needs sums, but the uploads hold none")
         spent = Stopwatch()  # the sums are in the memory of the processor, not of a GPU
-        found = solve(total, self.penalty, scene.tell)
+        with large_blocks_apart():
+            found = solve(total, self.penalty, scene.tell)
         event = {
             **{"epoch": 1, "seconds": spent.seconds},
             **{"penalty": found.penalty, "freedom": found.freedom},

@@ -52,10 +52,6 @@ class AnswerBriefing(Task):
         work(client, folder, tell)
         return {}
 
-    def has_large_blocks(self, record: Record) -> bool:
-        briefing = briefing_at(self.folder(record).round(self.round).briefing)
-        return briefing.header.uploads == "sums"
-
     def _images(self, record: Record) -> ImageSet:
         allocation = self.images(record)
         return allocation.part("public") if self.client is None else allocation.client(self.client)

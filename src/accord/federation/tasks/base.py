@@ -11,7 +11,7 @@ import ctypes
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -22,7 +22,6 @@ import torch
 from accord.core.clock import Stopwatch
 from accord.core.config import Config
 from accord.core.errors import ClientError
-from accord.core.heap import large_blocks_apart
 from accord.core.registry import Registry
 from accord.data.allocation import Allocation, open_allocation
 from accord.messages import Briefing
@@ -65,12 +64,6 @@ class Task(Config, ABC):
     def images(self, record: Record) -> Allocation:
         return _allocation(str(record.allocation(self.allocation)))
 
-    def has_large_blocks(self, record: Record) -> bool:  # noqa: ARG002
-        """Whether it computes a closed form: a map, or sums of features. It then needs few large
-        blocks of memory, each of another size.
-        """
-        return False
-
     def out_of_memory(self, record: Record, said: str) -> ClientError:  # noqa: ARG002
         """The error with advice for the user, if memory was not sufficient."""
         return ClientError(
@@ -102,8 +95,7 @@ def perform(task: Task, record: Record, tell: Tell) -> Answer:
     """Does a task in this process."""
     spent = Stopwatch(task.device)
     try:
-        apart = large_blocks_apart() if task.has_large_blocks(record) else nullcontext()
-        with one_thread(), apart:
+        with one_thread():
             answer = task.perform(record, tell)
     except (RuntimeError, MemoryError) as error:
         said = lack_of_memory(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from accord.core.heap import large_blocks_apart
 from accord.federation.tasks.base import Answer, Task, Tell, register
 from accord.messages import MAP, MapHeader, MapValues, Upload, unprefixed
 from accord.nets.maps import MapConfig, Origins, draw_map
@@ -21,15 +22,13 @@ class DrawMap(Task):
     teacher: str | None = None  # path of the teacher in the record
     names: tuple[str, ...] = ()  # names of the teacher's nets
 
-    def has_large_blocks(self, record: Record) -> bool:  # noqa: ARG002
-        return True
-
     def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - a minute at most
         allocation, config = self.images(record), MapConfig.model_validate(self.map)
         teachers = tuple(unprefixed(MAP, upload.tensors) for upload in self._uploads(record))
         dataset, public = allocation.dataset, allocation.part("public")
         origins = Origins(self.seed, public, dataset.mean, dataset.std, teachers)
-        values = draw_map(config, dataset.train.images.shape[3], origins)
+        with large_blocks_apart():
+            values = draw_map(config, dataset.train.images.shape[3], origins)
         MapValues(MapHeader(map=self.map), values).save(self.folder(record).path / VALUES)
         return {}
 

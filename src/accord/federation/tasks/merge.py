@@ -33,10 +33,6 @@ class MergeUploads(Task):
     joined: tuple[str, ...] = ()  # files of uploads that are added to the sums
     removed: tuple[str, ...] = ()  # clients whose sums are subtracted
 
-    def has_large_blocks(self, record: Record) -> bool:
-        briefing = briefing_at(self.folder(record).round(self.round).briefing)
-        return briefing.header.uploads == "sums"
-
     def perform(self, record: Record, tell: Tell) -> Answer:
         rule = make_part(fusions, self.fusion, "fusion")
         if not isinstance(rule, Merge):
