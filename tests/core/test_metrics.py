@@ -175,6 +175,32 @@ def test_gaps_of_one_bin_cancel_across_blocks() -> None:
     assert min(block.metrics().ece for block in blocks) > 0.48
 
 
+def test_reliability_by_hand() -> None:
+    scores = logits((0.9, 0.1), (0.7, 0.3), (0.3, 0.7), (0.7, 0.3), (0.5, 0.5))
+    blocks = [(scores[:3], torch.tensor([0, 0, 1])), (scores[3:], torch.tensor([1, 1]))]
+    found = Tally.sum(Tally.of(*block, 2) for block in blocks).metrics().reliability
+    assert found is not None
+    # 0.9 falls in (13/15, 14/15], 0.7 in (10/15, 11/15], 0.5 in (7/15, 8/15].
+    expected = {13: (1, 0.9, 1.0), 10: (3, 0.7, 2 / 3), 7: (1, 0.5, 0.0)}
+    for b, one in enumerate(found):
+        assert one == pytest.approx(expected.get(b, (0, 0.0, 0.0)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 999), n=st.integers(1, 200), classes=st.integers(2, 6))
+def test_reliability_gives_the_calibration_error(seed: int, n: int, classes: int) -> None:
+    found = measure(*scored(seed, n, classes), classes)
+    bins = found.reliability
+    assert bins is not None
+    assert len(bins) == 15
+    assert sum(count for count, _, _ in bins) == n
+    assert sum(count * accuracy for count, _, accuracy in bins) / n == pytest.approx(found.accuracy)
+    gaps = (count / n * abs(accuracy - confidence) for count, confidence, accuracy in bins)
+    assert sum(gaps) == pytest.approx(found.ece, abs=1e-12)
+    for b, (count, confidence, _) in enumerate(bins):
+        assert not count or b / 15 - 1e-9 < confidence < (b + 1) / 15 + 1e-9
+
+
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 999), n=st.integers(1, 50), classes=st.integers(2, 6))
 def test_a_tally_comes_back_from_json_exactly(seed: int, n: int, classes: int) -> None:

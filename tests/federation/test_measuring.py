@@ -17,7 +17,7 @@ from torch import Tensor
 import accord
 from accord.data.allocation import Allocation, open_allocation
 from accord.data.imageset import ImageSet
-from accord.federation.measuring import measuring
+from accord.federation.measuring import blocks
 from accord.messages import NET, Briefing, BriefingHeader, Upload, unprefixed
 from accord.nets.net import loaded_net
 from accord.record.folders import TrialFolder
@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     path = tmp_path_factory.mktemp("measured") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "BLOCK", BLOCK)
+        patch.setattr(blocks, "BLOCK", BLOCK)
         accord.run(study, out=path, workers=1, quiet=True)
     return path
 

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, log_loss, recall_score
 
 import accord
 from accord.data.allocation import open_allocation
-from accord.federation.measuring import measuring
+from accord.federation.measuring import blocks
 from accord.messages import NET, Briefing, Upload, unprefixed
 from accord.model.predictor import Predictor
 from accord.nets.net import loaded_net
@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Arrays]:
     recipes = ["ce-ensemble", "closed-form-small"]
     study = study_of(folder / "clinics.npz", recipes=recipes, fusions=["average"], references=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "BLOCK", BLOCK)
+        patch.setattr(blocks, "BLOCK", BLOCK)
         accord.run(study, out=folder / "run", workers=1, quiet=True)
     return folder / "run", arrays
 

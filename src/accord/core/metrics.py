@@ -14,6 +14,8 @@ from accord.core.short_tally import Figures, ShortTally
 TOP = 5  # classes that count for the top-5 accuracy
 ECE_BINS = 15  # equal-width bins over (0, 1], the number used by Guo et al. (2017)
 
+Bin = tuple[int, float, float]  # number of images, mean confidence, accuracy
+
 
 @dataclass(frozen=True)
 class Metrics(Figures):
@@ -21,10 +23,14 @@ class Metrics(Figures):
 
     `confusion[t][p]` counts the images of class t that were predicted as class p. `top5` is the
     share of images whose class is among the five highest scores; None with fewer than 5 classes.
+    `reliability` holds (count, mean confidence, accuracy) of the images of each of the 15 bins of
+    confidence; zeros for an empty bin. ece = Σ_b count_b/N · |accuracy_b − confidence_b|. It is
+    None for metrics that are means over several nets.
     """
 
     confusion: tuple[tuple[int, ...], ...]
     top5: float | None = None
+    reliability: tuple[Bin, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,12 +53,15 @@ class Tally:
     """Sums over images from which the metrics are computed, so that blocks of images can be added.
 
     `confusion` (C, C) holds counts. `gaps` (15) sums correct − confidence over the images of each
-    calibration bin ((b−1)/15, b/15]. `loss` sums −log p(truth). `top5` counts the images whose
-    class is among the five highest scores.
+    calibration bin ((b−1)/15, b/15]. `binned` and `right` (15) count the images of each bin, and
+    the correct ones among them. `loss` sums −log p(truth). `top5` counts the images whose class is
+    among the five highest scores.
     """
 
     confusion: Tensor
     gaps: Tensor
+    binned: Tensor
+    right: Tensor
     loss: float
     top5: int
 
@@ -74,6 +83,8 @@ class Tally:
         return cls(
             confusion=confusion.reshape(classes, classes),
             gaps=gaps.index_add(0, bins, correct - confidences),
+            binned=torch.bincount(bins, minlength=ECE_BINS),
+            right=torch.bincount(bins[predicted == labels], minlength=ECE_BINS),
             loss=-log_p.gather(1, labels[:, None]).sum().item(),
             top5=int((_ranks(scores.detach().cpu(), labels) < TOP).sum()),
         )
@@ -86,6 +97,8 @@ class Tally:
             total = cls(
                 total.confusion + other.confusion,
                 total.gaps + other.gaps,
+                total.binned + other.binned,
+                total.right + other.right,
                 total.loss + other.loss,
                 total.top5 + other.top5,
             )
@@ -102,12 +115,22 @@ class Tally:
             **asdict(short.figures()),
             confusion=tuple(tuple(row) for row in self.confusion.tolist()),
             top5=self.top5 / short.count if len(self.confusion) >= TOP else None,
+            reliability=self._reliability(),
+        )
+
+    def _reliability(self) -> tuple[Bin, ...]:
+        """Σ confidence of a bin is its number of correct images − its gap."""
+        bins = zip(self.binned.tolist(), self.right.tolist(), self.gaps.tolist(), strict=True)
+        return tuple(
+            (n, (hits - gap) / n, hits / n) if n else (0, 0.0, 0.0) for n, hits, gap in bins
         )
 
     def to_json(self) -> dict[str, Any]:
         return {
             "confusion": self.confusion.tolist(),
             "gaps": self.gaps.tolist(),
+            "binned": self.binned.tolist(),
+            "right": self.right.tolist(),
             "loss": self.loss,
             "top5": self.top5,
         }
@@ -117,6 +140,8 @@ class Tally:
         return cls(
             torch.tensor(values["confusion"]),
             torch.tensor(values["gaps"], dtype=torch.float64),
+            torch.tensor(values["binned"]),
+            torch.tensor(values["right"]),
             values["loss"],
             values["top5"],
         )

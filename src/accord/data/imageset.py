@@ -41,5 +41,5 @@ class ImageSet:
         turned = np.rot90(self.images[self.rows], axes=(1, 2))
         return ImageSet(turned, np.arange(len(self)), self.labels)
 
-    def slice(self, start: int, stop: int) -> ImageSet:
-        return ImageSet(self.images, self.rows[start:stop], self.labels[start:stop])
+    def slice(self, start: int, stop: int, step: int = 1) -> ImageSet:
+        return ImageSet(self.images, self.rows[start:stop:step], self.labels[start:stop:step])

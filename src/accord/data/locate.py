@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from accord.core.errors import AccordError
@@ -53,6 +53,14 @@ def found_root(name: str, root: Path | None) -> Path | None:
         return None
     folders = (folder for folder in roots_of(known, root) if search(known, folder) is not None)
     return next((folder.resolve() for folder in folders), None)
+
+
+def remembered_root(name: str, given: Path | None, remembered: Mapping[str, Path]) -> Path | None:
+    """The given data root, else the remembered one if it still holds the dataset."""
+    before = remembered.get(name)
+    if given is not None or before is None or not before.is_dir():
+        return given
+    return before if found_root(name, before) else None
 
 
 def locate_sites(known: Known, path: Path | None) -> Source:

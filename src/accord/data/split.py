@@ -53,10 +53,11 @@ class Split:
 
     def test_part(self, dataset: Dataset) -> Images:
         """The part of `dataset` to which the positions in `test` refer."""
-        return _measured_part(dataset)
+        return measured_part(dataset)
 
 
-def _measured_part(dataset: Dataset) -> Images:
+def measured_part(dataset: Dataset) -> Images:
+    """The part of `dataset` that test images come from: its test part, if it has one."""
     return dataset.train if dataset.test is None else dataset.test
 
 
@@ -87,7 +88,7 @@ def split(
     strata = Strata.of(dataset.train, column)
     train, test, test_from = _take_test(dataset, numbers, train, test_fraction, strata)
     train = _limited(train, strata, train_limit, "train_limit")
-    measured = Strata.of(_measured_part(dataset), column)
+    measured = Strata.of(measured_part(dataset), column)
     test = _limited(test, measured, test_limit, "test_limit")
     own = train[:0]
     if strata.names and test_per_client:

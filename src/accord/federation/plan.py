@@ -14,7 +14,7 @@ from accord.data.allocation import Allocation, allocate, allocation_key
 from accord.data.datasets import load as load_dataset
 from accord.data.elsewhere import no_images
 from accord.data.images import Dataset
-from accord.data.locate import found_root
+from accord.data.locate import found_root, remembered_root
 from accord.data.schemes import EACH, Scheme
 from accord.data.settings import ELSEWHERE, DataConfig
 from accord.federation.bank_source import check_source, digest_of
@@ -73,7 +73,7 @@ class Plan:
             return no_images(data)
         key = f"{data.name} {data.path} {data.image} {scheme.reads_sites}"
         if key not in self._datasets:
-            root = self._root(data)
+            root = remembered_root(data.name, self.data_root, self.remembered)
             found = load_dataset(
                 data.name,
                 path=Path(data.path) if data.path else None,
@@ -90,13 +90,6 @@ class Plan:
             if place is not None:
                 self.roots[data.name] = place
         return self._datasets[key]
-
-    def _root(self, data: DataConfig) -> Path | None:
-        """The given data root, else the remembered one if it still holds the dataset."""
-        before = self.remembered.get(data.name)
-        if self.data_root is not None or before is None or not before.is_dir():
-            return self.data_root
-        return before if found_root(data.name, before) else None
 
     def allocation(self, trial: Trial) -> tuple[str, Allocation]:
         """The trial's allocation and its key; all recipes of a seed share an allocation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,14 @@ from accord.core.metrics import Tally
 from accord.core.parts import make_part
 from accord.data.imageset import ImageSet
 from accord.fusion.base import Combiner, Merge, Outputs, Uploads, Vote, fusions
+from accord.fusion.details import (
+    MOST_CLIENTS,
+    NO_DETAILS,
+    Details,
+    examples_of,
+    hits_without_each,
+    neighbour_accuracy,
+)
 from accord.fusion.homes import NO_SITES, Homes
 from accord.fusion.uploads import UploadFiles
 from accord.messages import NET, Briefing, unprefixed
@@ -33,12 +42,15 @@ def measure_block(
     device: str,
     tell: Tell,
     homes: Homes = NO_SITES,
+    details: Details = NO_DETAILS,
 ) -> dict[str, Any]:
     """Tallies of every fusion, of every client's own net, and of every net that a rule has merged.
 
     Each client's net runs once for all rules that vote (`votes`: name → spec). A rule that merges
     (`merged`: name → spec and files) has its own nets. `sites` of the answer holds, for each site
-    with images in the block, the short tallies of every fusion and of the site's own net.
+    with images in the block, the short tallies of every fusion and of the site's own net. Its other
+    keys are the `details` that are wanted: `examples` and `without` of fusions, and `neighbours` of
+    each client.
     """
     steps = len(clients) + sum(len(files) for _, files in merged.values())
     done = 0
@@ -48,26 +60,28 @@ def measure_block(
         done += 1
         tell(done / steps)
 
-    scores: dict[str, Tensor] = {}
-    alone: list[Any] = []
-    own: dict[str, Any] = {}
+    asked = _Asked()
     if clients.briefing.header.uploads == "nets":  # a client that sends sums has no net
-        combiners = {name: combiner_of(voting(spec), clients) for name, spec in votes.items()}
-        scores, alone, own = _ask(images, clients, combiners, device, told, homes)
-    personal = {}
+        rules = {name: voting(spec) for name, spec in votes.items()}
+        asked = _ask(images, clients, rules, device, told, homes, details)
+    scores, personal = asked.scores, {}
     for name, (spec, files) in merged.items():
-        combiners = {name: combiner_of(voting(spec), files)}
-        found, personal[name], _ = _ask(images, files, combiners, device, told)
-        scores |= found
+        nets = _ask(images, files, {name: voting(spec)}, device, told)
+        personal[name] = nets.alone
+        scores |= nets.scores
     labels = torch.from_numpy(images.labels)
     classes = len(clients.briefing.header.classes)
     fused = {name: Tally.of(values, labels, classes).to_json() for name, values in scores.items()}
     at_sites = {name: homes.tallies(values, labels) for name, values in scores.items()}
+    shown = scores if details.examples else {}
     return {
         "fusions": fused,
-        "clients": alone,
+        "clients": asked.alone,
         "personal": personal,
-        "sites": {"fusions": at_sites, "own": own},
+        "sites": {"fusions": at_sites, "own": asked.own},
+        "examples": {name: examples_of(values, images) for name, values in shown.items()},
+        "neighbours": asked.neighbours,
+        "without": asked.without,
     }
 
 
@@ -101,35 +115,57 @@ def summed_votes(
     return reduce(torch.add, votes)
 
 
+@dataclass
+class _Asked:
+    """The answers of several nets, and what rules make of them."""
+
+    scores: dict[str, Tensor] = field(default_factory=dict)  # of each rule
+    alone: list[Any] = field(default_factory=list)  # the tally of each net
+    own: dict[str, Any] = field(default_factory=dict)  # site → tally of its own net
+    neighbours: list[float | None] = field(default_factory=list)  # of each net, if wanted
+    without: dict[str, list[int | None]] = field(default_factory=dict)  # hits of each rule
+
+
 def _ask(
     images: ImageSet,
     files: UploadFiles,
-    combiners: Mapping[str, Combiner],
+    rules: Mapping[str, Vote],
     device: str,
     told: Callable[[], None],
     homes: Homes = NO_SITES,
-) -> tuple[dict[str, Tensor], list[Any], dict[str, Any]]:
-    """Scores of every combiner, tallies of every net alone, and tallies of nets at their own sites.
+    details: Details = NO_DETAILS,
+) -> _Asked:
+    """Runs the nets one after the other.
 
-    The nets run one after the other.
+    Their outputs are kept only if each client is left out once, for at most MOST_CLIENTS clients.
     """
     labels = torch.from_numpy(images.labels)
+    combiners = {name: combiner_of(rule, files) for name, rule in rules.items()}
+    leave = details.leave_one_out and 2 <= len(files) <= MOST_CLIENTS
     totals: dict[str, Tensor] = {}
-    alone: list[Any] = []
-    own: dict[str, Any] = {}
+    kept: list[Outputs] = []
+    asked = _Asked()
     for index in range(len(files)):
         outputs = run_net(files, index, images, device)
         _require_finite(outputs.logits, str(files.paths[index]))
-        alone.append(Tally.of(outputs.logits, labels, outputs.logits.shape[1]).to_json())
-        own |= homes.own(index, outputs.logits, labels)
+        asked.alone.append(Tally.of(outputs.logits, labels, outputs.logits.shape[1]).to_json())
+        asked.own |= homes.own(index, outputs.logits, labels)
+        if details.neighbours:
+            asked.neighbours.append(neighbour_accuracy(outputs.features, labels))
         for name, combiner in combiners.items():
             vote = combiner.vote(index, outputs)
             totals[name] = totals[name] + vote if name in totals else vote
+        if leave:
+            kept.append(outputs)
         told()
-    scores = {name: combiners[name].decide(total) for name, total in totals.items()}
-    for name, values in scores.items():
-        _require_finite(values, f"fusion {name!r}")
-    return scores, alone, own
+    for name, total in totals.items():
+        asked.scores[name] = combiners[name].decide(total)
+        _require_finite(asked.scores[name], f"fusion {name!r}")
+    if leave:
+        asked.without = {
+            name: hits_without_each(rule, files, kept, labels) for name, rule in rules.items()
+        }
+    return asked
 
 
 def _require_finite(scores: Tensor, what: str) -> None:

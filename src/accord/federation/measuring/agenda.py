@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accord.data.allocation import PartName
+from accord.federation.measuring.blocks import blocks_at
 from accord.federation.measuring.scope import Checkpoint, Scope
 from accord.federation.rounds import Round
 from accord.fusion.base import Merge
 from accord.fusion.named import NamedFusion
 
-MEASURED: tuple[PartName, ...] = ("test", "validation", "own")  # parts that are never trained on
 FORWARD = 1 / 3  # cost of a forward pass, where a training step costs 1
 
 
@@ -72,9 +71,11 @@ class Agenda:
 
     def measure_work(self) -> float:
         """The cost of all missing measurements."""
-        allocation = self.scope.allocation
-        images = sum(len(allocation.rows(part)) for part in MEASURED)
-        return sum(images * self.passes(at, names) for at, names in self.missing())
+        return sum(
+            len(block) * self.passes(at, names)
+            for at, names in self.missing()
+            for block in blocks_at(self.scope, at)
+        )
 
     def passes(self, at: Checkpoint, names: list[str]) -> float:
         """The cost of measuring `names` on one image; a client that sums has no net."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from accord.engines.base import Job
-from accord.federation.measuring.agenda import MEASURED, Agenda
+from accord.federation.measuring.agenda import Agenda
+from accord.federation.measuring.blocks import blocks_at
 from accord.federation.measuring.scope import Checkpoint, Scope
 from accord.federation.measuring.tallies import Tallies
 from accord.federation.rounds import Round
@@ -16,12 +17,6 @@ from accord.federation.tasks.measure import MeasureBlock, Merged
 from accord.federation.tasks.merge import MergeUploads
 from accord.fusion.base import Merge, Vote
 from accord.fusion.named import NamedFusion
-from accord.nets.inference import EVAL_BATCH
-
-# Images per measure job. The number is small, so that all workers are busy, and fixed, so that sums
-# do not depend on the number of workers. It is a multiple of the evaluation batch, so that all
-# batches are full.
-BLOCK = 2 * EVAL_BATCH
 
 
 class Measuring:
@@ -48,16 +43,12 @@ class Measuring:
                 yield Job(task, rule.work(len(scope.allocation.split.public)))
 
     def measure_jobs(self, one: Round) -> Iterator[Job[Task]]:
-        """One job for every block of images of a measured part, for all fusions and clients."""
+        """One job for every block of images, for all fusions and clients."""
         for at, names in self.agenda.possible(one):
             passes, rules = self.agenda.passes(at, names), self._rules(at, names)
             asked = {**self._at(at), **rules, "sites": self.scope.homes(at.round)}
-            for part in MEASURED:
-                images = len(self.scope.allocation.rows(part))
-                for start in range(0, images, BLOCK):
-                    stop = min(start + BLOCK, images)
-                    task = MeasureBlock(**asked, part=part, start=start, stop=stop)
-                    yield Job(task, (stop - start) * passes)
+            for block in blocks_at(self.scope, at):
+                yield Job(MeasureBlock(**asked, **vars(block)), len(block) * passes)
 
     def _at(self, at: Checkpoint) -> dict[str, Any]:
         return {

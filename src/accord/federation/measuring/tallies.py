@@ -8,6 +8,8 @@ from typing import Any
 from accord.core.metrics import Metrics, Tally
 from accord.core.parts import make_part
 from accord.federation.measuring.at_sites import PARTS, added, held_out, site_figures
+from accord.federation.measuring.blocks import choosing_part
+from accord.federation.measuring.details import examples_in, left_out, neighbours_in
 from accord.federation.measuring.scope import Checkpoint, Scope, after_advance
 from accord.federation.membership import EVERYBODY
 from accord.federation.tasks.measure import MeasureBlock
@@ -23,11 +25,15 @@ class Tallies:
 
     scope: Scope
     blocks: dict[tuple[int, str, int], dict[str, Any]] = field(default_factory=dict)
+    looks: dict[int, dict[str, Any]] = field(default_factory=dict)  # epoch → some images' details
     solutions: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
 
     def take(self, task: object, result: dict[str, Any]) -> None:
         if isinstance(task, MeasureBlock):
-            self.blocks[task.epoch, task.part, task.start] = result
+            if task.step == 1:
+                self.blocks[task.epoch, task.part, task.start] = result
+            if task.details.neighbours:
+                self.looks[task.epoch] = result
         elif isinstance(task, MergeUploads) and result["events"]:
             self.solutions[task.epoch, task.label] = result["events"][-1]
 
@@ -46,6 +52,7 @@ class Tallies:
             checkpoints[at.epoch] = {**fresh, **old, "fusions": fusions}
         folder.write_measures([checkpoints[epoch] for epoch in sorted(checkpoints)])
         self.blocks.clear()
+        self.looks.clear()
 
     def checkpoint(self, at: Checkpoint) -> dict[str, Any]:
         """One entry of measures.json."""
@@ -64,6 +71,8 @@ class Tallies:
         personal = self._personal(at, test_clients)
         at_sites = self._at_sites(at)
         some = {"clients": len(scope.fused()), **costs} if scope.membership != EVERYBODY else {}
+        part, look = choosing_part(scope.allocation), self.looks.get(at.epoch)
+        everybody = validation if part == "validation" else test
         return {
             "round": at.round.number,
             "epoch": at.epoch,
@@ -84,6 +93,10 @@ class Tallies:
                     "without": scope.left(),
                     "added": scope.membership.added,
                     "solution": self.solutions.get((at.epoch, name)),
+                    **examples_in(look, name),
+                    **left_out(
+                        self._blocks(at, part), name, scope.clients(at.round), part, everybody
+                    ),
                     **some,
                 }
                 for name, rule in scope.rules.items()
@@ -94,8 +107,11 @@ class Tallies:
                     "client": name,
                     "train_accuracy": header.train_accuracy,
                     "test_accuracy": metrics.accuracy,
+                    **neighbours_in(look, index),
                 }
-                for name, header, metrics in self._alone(at, headers, test_clients)
+                for index, (name, header, metrics) in enumerate(
+                    self._alone(at, headers, test_clients)
+                )
             ],
         }
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from accord.core.config import Config
 from accord.data.allocation import Allocation
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
+from accord.fusion.details import NO_DETAILS, Details
 from accord.fusion.evaluate import measure_block, merged_files
 from accord.fusion.homes import NO_SITES, Homes
 from accord.fusion.uploads import UploadFiles
@@ -22,7 +23,10 @@ class Merged(Config):
 
 @register("measure")
 class MeasureBlock(Task):
-    """Measures every fusion and every client on one block of images; the answer holds tallies."""
+    """Measures every fusion and every client on one block of images; the answer holds tallies.
+
+    The block holds the images start, start + step, … before `stop` of a part.
+    """
 
     round: int
     epoch: int
@@ -30,6 +34,8 @@ class MeasureBlock(Task):
     part: Literal["test", "validation", "own"]
     start: int
     stop: int
+    step: int = 1
+    details: Details = NO_DETAILS  # what is wanted besides the tallies
     clients: tuple[str, ...]
     sites: tuple[int, ...] = ()  # the site of each client; empty if clients are no sites
     votes: dict[str, dict[str, Any]]  # name in the results → a rule that uses the clients' nets
@@ -44,7 +50,7 @@ class MeasureBlock(Task):
         folder = trial.round(self.round)
         briefing = briefing_at(folder.briefing)
         allocation = self.images(record)
-        images = allocation.part(self.part).slice(self.start, self.stop)
+        images = allocation.part(self.part).slice(self.start, self.stop, self.step)
         paths = [folder.upload(name, self.epoch, self.last) for name in self.clients]
         merged = {}
         for name, rule in self.merged.items():
@@ -56,11 +62,13 @@ class MeasureBlock(Task):
             tell({"share": share})
 
         homes = self._homes(allocation)
-        return measure_block(images, clients, self.votes, merged, self.device, told, homes)
+        return measure_block(
+            images, clients, self.votes, merged, self.device, told, homes, self.details
+        )
 
     def _homes(self, allocation: Allocation) -> Homes:
         """The sites of the block's images; not of validation images, which only choose."""
         if self.part == "validation":
             return NO_SITES
-        owners = allocation.owners(self.part)[self.start : self.stop]
+        owners = allocation.owners(self.part)[self.start : self.stop : self.step]
         return Homes(allocation.site_names, owners, self.sites)

@@ -8,7 +8,7 @@ import torch
 
 from accord.client.base import Precision
 from accord.core.parts import make_part
-from accord.federation.measuring.measuring import BLOCK
+from accord.federation.measuring.blocks import BLOCK
 from accord.federation.rehearsal.client_work import ClientWork
 from accord.federation.rehearsal.server_work import ServerWork
 from accord.federation.tasks.answer import AnswerBriefing
