@@ -47,7 +47,7 @@ class Case:
             "budget": {"epochs": 2},
             "recipes": [self.recipe],
             "fusions": list(self.fusions),
-            "bounds": False,
+            "references": False,
             **dict(self.settings),
         }
 
