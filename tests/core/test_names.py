@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.core.names import file_name, listed, look_alike, natural, shown, typed
+from accord.core.names import file_name, label_name, listed, look_alike, natural, shown, typed
 from accord.core.randomness import numpy_generator
 
 # Names that have a meaning for a file system, a terminal, or for Accord's own file names.
@@ -68,6 +68,12 @@ def test_spaces_at_the_ends_of_a_name_are_shown() -> None:
 def test_long_names_that_begin_alike_are_shown_differently() -> None:
     assert shown("x" * 299 + "a") != shown("x" * 299 + "b")
     assert listed([str(k) for k in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+
+
+def test_a_label_keeps_capitals_as_they_are() -> None:
+    for name in ("North", "north", "UCSF", "con", "a b", "X" * 60):
+        plain = name in ("North", "north", "UCSF")
+        assert label_name(name) == (name if plain else file_name(name))
 
 
 def test_names_that_look_alike_are_found() -> None:

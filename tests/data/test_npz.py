@@ -82,8 +82,13 @@ def test_missing_values_and_whole_numbers_of_a_column(tmp_path: Path) -> None:
 
 def test_an_array_that_is_no_column_is_told(tmp_path: Path) -> None:
     images, labels = make.pixels(3, 4, 4, 1), np.arange(3)
-    one = {"images": images, "labels": labels, "site": ["a"] * 2, "age": labels}
-    two = {"x_train": images, "y_train": labels, "x_test": images[:2], "y_test": labels[:2]}
+    one: dict[str, Any] = {"images": images, "labels": labels, "site": ["a"] * 2, "age": labels}
+    two: dict[str, Any] = {
+        "x_train": images,
+        "y_train": labels,
+        "x_test": images[:2],
+        "y_test": labels[:2],
+    }
     for arrays, said in ((one, "3 values: site (2,)"), ({**two, "odd": [1] * 4}, "2 or 3 values")):
         (remark,) = read(find_npz(make.save_npz(tmp_path / "a.npz", **arrays))).remarks
         assert said in remark

@@ -38,6 +38,12 @@ def file_name(name: str) -> str:
     return f"{slug}~{_digest(name)[:16]}"
 
 
+def label_name(name: str) -> str:
+    """`name` as a part of a label: as in a file name, but capital letters need no number."""
+    found = file_name(name)
+    return name if found.startswith(f"{name}~") and len(found) < len(name) + 17 else found
+
+
 def shown(name: str) -> str:
     """`name` in a message: one line that cannot control a terminal, and that is not too long.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accord.core.errors import AccordError, nearest
-from accord.core.names import file_name, listed, shown, typed
+from accord.core.names import label_name, listed, shown, typed
 from accord.federation.pooled_sums import total_stands
 from accord.fusion.named import NamedFusion
 from accord.fusion.uploads import UploadFiles
@@ -49,7 +49,7 @@ def suffix(membership: Membership) -> str:
     """The end of a row's name, which lists the added and the left-out clients."""
     changes = {"with": tuple(membership.added), "without": membership.without + membership.removed}
     said = "".join(
-        "-".join(["", how, *map(file_name, names)]) for how, names in changes.items() if names
+        "-".join(["", how, *map(label_name, names)]) for how, names in changes.items() if names
     )
     if len(said) > LONGEST_SUFFIX:
         counts = "".join(f"-{how}-{len(names)}" for how, names in changes.items() if names)
