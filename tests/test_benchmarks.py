@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from benchmarks.estimates import CASES
 from benchmarks.flops import training_flops
 from benchmarks.workspace import random_images, ready_trial, workspace
 from torch import nn
 
 from accord.data.allocation import open_allocation
 from accord.federation.tasks import perform
+from accord.study.study import load_study
 
 
 def test_a_ready_trial_can_be_trained(study: dict[str, Any]) -> None:
@@ -21,6 +25,14 @@ def test_a_ready_trial_can_be_trained(study: dict[str, Any]) -> None:
         assert sum(len(opened.client(index)) for index in range(3)) == 40
         perform(run.ready[0].task, run.record, lambda _: None)
         assert len(run.untrained()) == 2
+
+
+def test_the_studies_of_the_estimates_can_be_read(tmp_path: Path) -> None:
+    for number, case in enumerate(CASES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with patch("benchmarks.estimates._images", return_value=folder / "none.npz"):
+            assert load_study(case.study(folder)).recipes
 
 
 def test_flops_are_counted_by_layer() -> None:

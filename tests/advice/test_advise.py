@@ -209,6 +209,19 @@ def test_large_images_become_smaller_and_columns_are_named(
     assert same.study["data"]["image"] == same.facts.side == 16
 
 
+def test_tiny_images_become_larger_and_one_class_is_refused(tmp_path: Path) -> None:
+    labels = np.repeat([0, 1], 30)
+    for shape in ((1, 1), (3, 9)):
+        path = save_npz(tmp_path / "tiny.npz", images=pixels(60, *shape, 1), labels=labels)
+        found = accord.advise(data=path, clients=2, cost=False)
+        assert found.study["data"]["image"] == found.facts.height == found.facts.width == 8
+        found.write(tmp_path / "tiny.yaml")
+        Plan(load_study(tmp_path / "tiny.yaml"), None, lambda _: None).check()
+    path = save_npz(tmp_path / "one.npz", images=pixels(60, 8, 8, 1), labels=0 * labels)
+    with pytest.raises(AccordError, match="two or more classes; found only the class '0'"):
+        accord.advise(data=path, clients=2, cost=False)
+
+
 def test_the_facts_are_those_of_the_seed_with_the_smallest_client(
     study: Raw, tmp_path: Path
 ) -> None:

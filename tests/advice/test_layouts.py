@@ -87,7 +87,13 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no images")
     pictures(tmp_path / "sites" / "a" / "cat")
     pictures(tmp_path / "sites" / "b" / "dog")
+    pictures(tmp_path / "mixed" / "a" / "cat")
+    save_npz(tmp_path / "mixed" / "b.npz", images=pixels(4, 8, 8, 1), labels=labels(4))
+    save_npz(tmp_path / "kinds" / "a.npz", images=pixels(4, 8, 8, 1), labels=labels(4))
+    write_parquet(tmp_path / "kinds" / "b.parquet", pixels(3, 8, 8, 1), labels(3))
     for path, said in (
+        (tmp_path / "mixed", "found .npz files and folders of images"),
+        (tmp_path / "kinds", "found .npz files and .parquet files"),
         (tmp_path / "nowhere", "does not exist"),
         (tmp_path / "empty", "found no image"),
         (tmp_path / "notes.txt", r"found a file \*\.txt"),

@@ -63,6 +63,38 @@ def test_npz_folder(tmp_path: Path) -> None:
     assert_array_equal(held_out(raw).images, make.pixels(3, 5, 6, 1, 1))
 
 
+def test_missing_values_and_whole_numbers_of_a_column(tmp_path: Path) -> None:
+    """A gap is the empty text, and a whole number has no decimal point."""
+    days = np.array(["2020-01-02", "NaT"], "datetime64[D]")
+    cases: dict[str, tuple[Any, list[str]]] = {
+        "fractions": (np.array([1.0, np.nan]), ["1", ""]),
+        "small fractions": (np.array([0.1, -2], np.float32), ["0.1", "-2"]),
+        "numbers": (np.array([2**60 + 1, 0]), ["1152921504606846977", "0"]),
+        "truth": (np.array([True, False]), ["True", "False"]),
+        "days": (days, ["2020-01-02", ""]),
+        "text": (["1.0", "01"], ["1.0", "01"]),
+    }
+    for number, (what, (values, expected)) in enumerate(cases.items()):
+        arrays = {"images": make.pixels(2, 4, 4, 1), "labels": np.arange(2), "site": values}
+        raw = read(find_npz(make.save_npz(tmp_path / f"{number}.npz", **arrays)))
+        assert raw.train.columns["site"].tolist() == expected, what
+
+
+def test_an_array_that_is_no_column_is_told(tmp_path: Path) -> None:
+    images, labels = make.pixels(3, 4, 4, 1), np.arange(3)
+    one: dict[str, Any] = {"images": images, "labels": labels, "site": ["a"] * 2, "age": labels}
+    two: dict[str, Any] = {
+        "x_train": images,
+        "y_train": labels,
+        "x_test": images[:2],
+        "y_test": labels[:2],
+    }
+    for arrays, said in ((one, "3 values: site (2,)"), ({**two, "odd": [1] * 4}, "2 or 3 values")):
+        (remark,) = read(find_npz(make.save_npz(tmp_path / "a.npz", **arrays))).remarks
+        assert said in remark
+        assert "age" not in remark
+
+
 def bad_npz() -> dict[str, tuple[dict[str, Any], str]]:
     images, labels = make.pixels(3, 4, 4, 3), np.array([0, 1, 2])
     return {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
@@ -33,6 +35,25 @@ def test_parquet_shards_with_the_hubs_metadata(tmp_path: Path, kind: str) -> Non
     assert raw.train.columns["site"].tolist() == ["s0", "s0", "s0", "s1", "s1"]
     assert raw.train.columns["age"].tolist() == ["0", "2", "1", "0", "2"]
     assert_array_equal(held_out(raw).images, images[5:])
+
+
+def test_every_kind_of_column_that_can_name_sites(tmp_path: Path) -> None:
+    cases: dict[str, tuple[Any, list[str]]] = {
+        "text": (["a", None], ["a", ""]),
+        "numbers": ([7, None], ["7", ""]),
+        "fractions": ([1.0, float("nan")], ["1", ""]),
+        "small": (pa.array([0.1, None], pa.float32()), ["0.1", ""]),
+        "truth": ([True, False], ["True", "False"]),
+        "days": ([date(2020, 1, 2), None], ["2020-01-02", ""]),
+        "category": (pa.array(["n", "s"]).dictionary_encode(), ["n", "s"]),
+    }
+    columns = {what: values for what, (values, _) in cases.items()} | {"list": [[1], [2]]}
+    path = tmp_path / "train.parquet"
+    make.write_parquet(path, make.pixels(2, 4, 4, 3), [0, 1], columns=columns)
+    found = read(find_parquet(tmp_path)).train.columns
+    assert {what: values.tolist() for what, values in found.items()} == {
+        what: expected for what, (_, expected) in cases.items()
+    }
 
 
 def test_parquet_of_cifar100_on_the_hub(tmp_path: Path) -> None:

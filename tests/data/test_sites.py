@@ -15,6 +15,7 @@ from accord.core.names import natural
 from accord.data.allocation import Allocation, open_allocation
 from accord.data.images import Dataset, Images
 from accord.data.strata import Strata, apportioned, first_of_each
+from accord.federation.remarks import about_sites
 from data.toy_sites import (
     NAMES,
     PAIRS,
@@ -250,3 +251,23 @@ def test_a_worker_opens_the_same_sites(tmp_path: Path, monkeypatch: pytest.Monke
         path = tmp_path / f"{number}.json"
         made.save(path)
         same(made, open_allocation(path))
+
+
+def test_values_without_a_name_are_refused() -> None:
+    for blank in ("", "  ", "\t"):
+        with pytest.raises(AccordError, match="has no value for 2 of 4 images"):
+            dealt(dataset([("a", 0), ("a", 1), (blank, 0), (blank, 1)], sized(a=(1, 1))))
+
+
+def test_a_message_names_sites_only_if_there_are_sites() -> None:
+    data = dataset(sized(a=(1, 1), b=(1, 1)))
+    with pytest.raises(AccordError, match="4 images in 4 classes of 2 sites holds out none"):
+        dealt(data, test_fraction=0.1)
+    with pytest.raises(AccordError, match="4 images in 2 classes holds out none"):
+        dealt(data, scheme={"scheme": "iid", "clients": 2}, test_fraction=0.1)
+
+
+def test_sites_that_look_alike_are_told() -> None:
+    data = dataset(sized(**{"North": (3, 3), "north ": (3, 3), "b": (3, 3)}), sized(b=(1, 1)))
+    (told,) = [line for line in about_sites(dealt(data)) if "look alike" in line]
+    assert told.startswith("2 sites have names that look alike (North, 'north ')")

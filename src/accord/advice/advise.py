@@ -14,7 +14,7 @@ from accord.advice.choosing import choose
 from accord.advice.expected import Expected, expect
 from accord.advice.facts import Facts, Limits
 from accord.advice.gather import Gathered, Source, Tell, gather
-from accord.advice.layouts import LARGEST
+from accord.advice.layouts import ENLARGED, LARGEST, SMALLEST
 from accord.advice.remarks import warnings as warnings_about
 from accord.advice.rule import Pick
 from accord.advice.written import evidence_of, study_of, text_of, write
@@ -113,12 +113,14 @@ def advise_on(source: Source, limits: Limits, data_root: Path | None, tell: Tell
 
 
 def _settled(found: Gathered) -> Source:
-    """The source with validation images, test images of each real site, and smaller images.
+    """The source with validation images, test images of each real site, and images of usual size.
 
     A part is held out only if there are enough images. The user's own study keeps the size of its
     images.
     """
     source, data = found.source, found.source.sections["data"]
+    if min(found.facts.height, found.facts.width) < SMALLEST and not source.own:
+        source = source.changed(image=ENLARGED)
     if not source.own and found.facts.side > LARGEST and "image" not in data:
         source = source.changed(image=LARGEST)
     held = found.facts.counts.sum(axis=0)

@@ -15,6 +15,7 @@ from accord.data.site_folders import PARTS
 
 Spec = dict[str, Any]
 LARGEST = 64  # pixels: larger images are made smaller, because the cost grows with their area
+SMALLEST, ENLARGED = 4, 8  # pixels: tiny images are made larger, because features need patches
 ALPHA = 0.1  # the label skew of clients that are drawn: strong
 CLIENTS = 5
 SCANNED = 2_000  # image files whose size is read
@@ -62,15 +63,26 @@ def _format(path: Path) -> str:
         if kind in ("npz", "parquet"):
             return kind
         raise AccordError(f"--data {path}: expected {EXPECTED}; found a file *{path.suffix}.")
-    for kind in ("npz", "parquet"):
-        if next(path.glob(f"*.{kind}"), None) or next(path.glob(f"*/*.{kind}"), None):
-            return kind
+    arrays = [kind for kind in ("npz", "parquet") if _holds_files(path, kind)]
+    pictures = any(_holds_images(folder) for folder in subfolders(path))
+    if len(arrays) + pictures > 1:
+        kinds = [f".{kind} files" for kind in arrays] + ["folders of images"] * pictures
+        raise AccordError(
+            f"--data {path}: expected {EXPECTED}; found {' and '.join(kinds)}, and some would be "
+            "left out. Leave one kind in this folder."
+        )
+    if arrays:
+        return arrays[0]
     if next(_pictures(path), None) is None:
         raise AccordError(
             f"--data {path}: expected {EXPECTED}; found no image ({', '.join(SUFFIXES)}), .npz or "
             "parquet file in it."
         )
     return "folder"
+
+
+def _holds_files(path: Path, kind: str) -> bool:
+    return any(next(path.glob(f"{depth}*.{kind}"), None) for depth in ("", "*/"))
 
 
 def _has_sites(path: Path, name: str) -> bool:

@@ -23,7 +23,7 @@ from accord.core.errors import AccordError
 from accord.data.images import Dataset, Images
 from accord.data.raw import Source, Tell
 
-FORMAT = 2  # increase it when decoding, conversion or the layout of an entry changes
+FORMAT = 3  # increase it when decoding, conversion or the layout of an entry changes
 
 
 def cache_root() -> Path:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.core.errors import AccordError
+from accord.data.columns import as_text
 from accord.data.formats import array_part, damaged
 from accord.data.raw import Columns, Part, Raw, Request, Source
 
@@ -56,14 +57,16 @@ def _one(path: Path, request: Request) -> Raw:
     classes = _classes(arrays)
     train = _pair(arrays, _TRAIN)
     if train is None:
-        return Raw(_single(arrays, path, classes), None, classes)
+        part = _single(arrays, path, classes)
+        return Raw(part, None, classes, _not_columns(arrays, [part]))
     test = _pair(arrays, _TEST)
     parts = {"train": array_part(arrays[train[0]], arrays[train[1]], path, classes)}
     if test is not None:
         parts["test"] = array_part(arrays[test[0]], arrays[test[1]], path, classes)
     columns = _split_columns(arrays, {name: len(part.labels) for name, part in parts.items()}, path)
     with_columns = [replace(part, columns=columns[name]) for name, part in parts.items()]
-    return Raw(with_columns[0], with_columns[1] if test else None, classes)
+    remarks = _not_columns(arrays, with_columns)
+    return Raw(with_columns[0], with_columns[1] if test else None, classes, remarks)
 
 
 def _two(files: list[Path], request: Request) -> Raw:
@@ -91,7 +94,7 @@ def _single(arrays: Arrays, path: Path, classes: tuple[str, ...] | None) -> Part
         )
     part = array_part(arrays[keys[0]], arrays[keys[1]], path, classes)
     columns = {
-        name: _text(array)
+        name: as_text(array)
         for name, array in arrays.items()
         if name not in _RESERVED and _rows(array) == len(part.labels)
     }
@@ -135,7 +138,7 @@ def _pair(arrays: Arrays, pairs: tuple[tuple[str, str], ...]) -> tuple[str, str]
 
 
 def _classes(arrays: Arrays) -> tuple[str, ...] | None:
-    return tuple(map(str, _text(arrays["classes"]))) if "classes" in arrays else None
+    return tuple(map(str, as_text(arrays["classes"]))) if "classes" in arrays else None
 
 
 def _split_columns(arrays: Arrays, lengths: dict[str, int], path: Path) -> dict[str, Columns]:
@@ -154,7 +157,7 @@ def _split_columns(arrays: Arrays, lengths: dict[str, int], path: Path) -> dict[
                 f"{key}_train or {key}_test."
             )
         for name in fits:
-            columns[name][stem if name == part else key] = _text(array)
+            columns[name][stem if name == part else key] = as_text(array)
     return columns
 
 
@@ -172,8 +175,17 @@ def _rows(array: NDArray[Any]) -> int | None:
     return len(array) if plain else None
 
 
-def _text(array: NDArray[Any]) -> NDArray[np.str_]:
-    return array.reshape(-1).astype(np.str_)
+def _not_columns(arrays: Arrays, parts: list[Part]) -> tuple[str, ...]:
+    """A remark about the arrays that are neither images nor labels nor as long as these."""
+    lengths = {len(part.labels) for part in parts}
+    other = [
+        f"{key} {array.shape}"
+        for key, array in arrays.items()
+        if key not in _RESERVED and _rows(array) not in lengths
+    ]
+    images = " or ".join(f"{length:,}" for length in sorted(lengths))
+    said = f"these arrays are not used, because a column has {images} values: {', '.join(other)}"
+    return (said,) if other else ()
 
 
 def _tell_unused(arrays: Arrays, path: Path, request: Request) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from accord.core.errors import AccordError
+from accord.data.columns import as_text
 from accord.data.decode import decode_all
 from accord.data.formats import damaged
 from accord.data.images import Labels
@@ -77,7 +79,7 @@ def _column(path: Path, names: list[str], wanted: tuple[str, ...]) -> str:
 
 
 def _small_columns(path: Path, classes: tuple[str, ...] | None) -> tuple[Labels, Columns]:
-    """The labels, and every further column of text or whole numbers as text."""
+    """The labels, and every further column of text, numbers or dates as text."""
     file = _open(path)
     schema = file.schema_arrow
     label = _column(path, schema.names, _LABEL_COLUMNS)
@@ -93,15 +95,23 @@ def _small_columns(path: Path, classes: tuple[str, ...] | None) -> tuple[Labels,
         raise AccordError(f"{path}: row {row} has no label. Add the label or remove the row.")
     labels = as_labels(table[label].to_numpy(), table.num_rows, path)
     check_labels(labels, classes, path)
-    texts = {
-        name: ["" if v is None else str(v) for v in table[name].to_pylist()] for name in further
-    }
-    return labels, {name: np.array(values, np.str_) for name, values in texts.items()}
+    return labels, {name: _text(table[name]) for name in further}
+
+
+def _text(column: Any) -> NDArray[np.str_]:
+    if pa.types.is_floating(column.type):
+        return as_text(column.to_numpy())
+    return as_text(np.array([None, *column.to_pylist()], object)[1:])
 
 
 def _is_small(kind: Any) -> bool:
+    """Whether a column can name sites; other columns, such as bytes and lists, are not read."""
     types = pa.types
-    return bool(types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind))
+    if types.is_dictionary(kind):
+        return _is_small(kind.value_type)
+    texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(texts or numbers or types.is_boolean(kind) or types.is_temporal(kind))
 
 
 def _encoded(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -185,11 +185,13 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
         remedies = [f"a column whose values are more frequent than those of {scheme.named_by!r}"]
     if scheme.reads_sites:
         remedies = ["one folder or file for several small sites"]
+    if scheme.min_samples > 1:
+        remedies.append("a smaller min_samples")
     return AccordError(
         f"partition scheme {scheme.name!r}{setting}: expected at least {scheme.min_samples:,} "
         f"images per client; of {pool.size:,} images over {clients:,} clients {draws}"
         f"the smallest client had at best {smallest:,}. "
-        f"Use {', '.join(remedies)} or a smaller min_samples."
+        f"Use {' or '.join(remedies)}."
     )
 
 

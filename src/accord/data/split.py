@@ -125,6 +125,11 @@ def held_by(labels: Labels, fraction: float, rng: Generator) -> Indices:
 def _kept_classes(dataset: Dataset, wanted: Sequence[str | int] | None) -> list[int]:
     """The positions in `dataset.classes` of the wanted classes, in the given order."""
     if wanted is None:
+        if len(dataset.classes) < 2:
+            raise AccordError(
+                f"{dataset.name}: expected images of two or more classes; found only the class "
+                f"{dataset.classes[0]!r}. Add images of another class."
+            )
         return list(range(len(dataset.classes)))
     kept = [_class_index(dataset, name) for name in wanted]
     if len(kept) == 0:
@@ -185,7 +190,8 @@ def _take(
     if fraction == 0:
         return part[:0], part
     some = strata.take(part)
-    taken, rest = stratified_split(some.labels, fraction, rng, key, some.sites)
+    sites = some.sites if some.names else None
+    taken, rest = stratified_split(some.labels, fraction, rng, key, sites)
     return part[taken], part[rest]
 
 

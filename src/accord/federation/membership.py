@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from accord.core.errors import AccordError, nearest
-from accord.core.names import file_name, listed, shown
+from accord.core.names import label_name, listed, shown, typed
 from accord.federation.pooled_sums import total_stands
 from accord.fusion.named import NamedFusion
 from accord.fusion.uploads import UploadFiles
@@ -50,7 +49,7 @@ def suffix(membership: Membership) -> str:
     """The end of a row's name, which lists the added and the left-out clients."""
     changes = {"with": tuple(membership.added), "without": membership.without + membership.removed}
     said = "".join(
-        "-".join(["", how, *map(file_name, names)]) for how, names in changes.items() if names
+        "-".join(["", how, *map(label_name, names)]) for how, names in changes.items() if names
     )
     if len(said) > LONGEST_SUFFIX:
         counts = "".join(f"-{how}-{len(names)}" for how, names in changes.items() if names)
@@ -174,7 +173,7 @@ def check_uploads(run: TrialRun, membership: Membership) -> None:
         if not path.exists():
             raise AccordError(
                 f"{path}: expected the upload of client {shown(client)}, found no such file. "
-                f"Restore it, or leave that client out with --without {quote(shown(client))}."
+                f"Restore it, or leave that client out with --without {typed(client)}."
             )
     files = UploadFiles(list(paths.values()), briefing)
     of_total = (membership.joined or membership.removed) and not membership.without
@@ -183,7 +182,7 @@ def check_uploads(run: TrialRun, membership: Membership) -> None:
     for index, (client, path) in enumerate(paths.items()):
         called = shown(client)
         advice = (
-            f"Put the right file there, or leave that client out with --without {quote(called)}."
+            f"Put the right file there, or leave that client out with --without {typed(client)}."
         )
         try:
             upload = files.load(index)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from accord.core.names import listed
+from accord.core.names import listed, look_alike
 from accord.data.allocation import Allocation
 from accord.data.images import Dataset
 from accord.data.schemes import Scheme
@@ -42,6 +42,12 @@ def _absent(allocation: Allocation, column: str) -> list[str]:
     """Remarks about the sites of a column that are missing in a part of the data."""
     dataset, names = allocation.dataset, allocation.site_names
     remarks = []
+    alike = look_alike(names)
+    if alike:
+        remarks.append(
+            f"{len(alike)} sites have names that look alike ({_some(alike)}); if some of them are "
+            "one site, give them one name"
+        )
     idle = sorted(set(dataset.train.columns[column].tolist()) - set(names))
     if idle:
         remarks.append(

@@ -283,7 +283,7 @@ def _toml(text: str) -> str:
 
 def _key_name(client: str) -> str:
     """The name of a client's key; clients are named by their data, and may have any name."""
-    return f"node-{file_name(client).replace('~', '-')}"
+    return f"node-{file_name(client).replace('~', '--')}"
 
 
 def _free_port() -> int:

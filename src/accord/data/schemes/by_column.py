@@ -37,11 +37,12 @@ class Natural(Scheme):
         if column not in pool.columns:
             known = ", ".join(sorted(pool.columns)) or "none"
             raise AccordError(
-                f"the data has no column {column!r}{nearest(column, pool.columns) or '.'}"
-                f" Columns found: {known}."
+                f"the training images have no column {column!r}"
+                f"{nearest(column, pool.columns) or '.'} Columns found: {known}. A column has one "
+                "text, number or date for each image."
             )
         values = pool.columns[column]
-        empty = int(np.sum(values == ""))
+        empty = int(np.sum(np.char.strip(values) == ""))
         if empty:
             raise AccordError(
                 f"column {column!r} has no value for {empty:,} of {pool.size:,} images, so their "

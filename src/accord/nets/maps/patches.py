@@ -73,7 +73,8 @@ class Patches(Block):
             raise AccordError(
                 f"patches: expected {self.count} patches with some contrast for the dictionary; "
                 f"found {len(rows)} among {SAMPLE:,}. Use a larger `size`"
-                f"{', or a smaller `count`' if len(rows) else ''}."
+                f"{', or a smaller `count`' if len(rows) else ''}; if the images are tiny, make "
+                "them larger (data.image: 8)."
             )
         chosen = rows[torch.randperm(len(rows), generator=draws)[: self.count]]
         dictionary = F.normalize(chosen, dim=1) @ whiten
