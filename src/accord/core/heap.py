@@ -18,10 +18,10 @@ def large_blocks_apart() -> Iterator[None]:
     """Takes every large block from the system, and returns it to the system when it is freed.
 
     A worker keeps freed memory on its heap (`GREEDY` in engines/pool.py). This makes training
-    steps faster, because every step needs blocks of the same sizes. To draw a map or to solve a
-    ridge regression needs few large blocks, each of another size. A freed block is then often too
-    small for the next one, or a small block already occupies a part of it. The heap grows, by
-    another amount in each run.
+    steps faster, because every step needs blocks of the same sizes. To draw a map, to add
+    sums or to solve a ridge regression needs few large blocks, each of another size. A freed block
+    is then often too small for the next one, or a small block already occupies a part of it. The
+    heap grows, by another amount in each run.
 
     A process that was started without the setting is not changed.
     """

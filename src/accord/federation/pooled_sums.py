@@ -16,6 +16,7 @@ from typing import ClassVar
 from accord.closed_form.sums import Sums
 from accord.core.config import Config
 from accord.core.errors import AccordError
+from accord.core.heap import large_blocks_apart
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing, Message, Upload
 
@@ -36,6 +37,7 @@ class Total(Message):
     header_type: ClassVar[type[Config]] = TotalHeader
 
 
+@large_blocks_apart()
 def total_of(files: UploadFiles, keep: Path | None) -> Sums:
     """The total of the clients' sums: read from the file `keep`, or computed and stored there."""
     header = _header(files)
@@ -74,6 +76,7 @@ def _kept(keep: Path | None, header: TotalHeader) -> Sums | None:
     return Sums(*(t[name] for name in names))
 
 
+@large_blocks_apart()
 def changed(total: Sums, briefing: Briefing, come: Iterable[Path], gone: Iterable[Path]) -> Sums:
     """`total` plus the uploads `come` and minus the uploads `gone`."""
     for path in come:
