@@ -32,12 +32,12 @@ def _in_table(path: Path) -> bool:
         return False
     there = path.stat()
     device = (os.major(there.st_dev), os.minor(there.st_dev))
-    for process, major, minor, inode in FLOCK.findall(LOCKS.read_text()):
-        if int(inode) == there.st_ino:
-            # Some file systems, such as btrfs, have another device in this list than in `stat`.
-            if (int(major, 16), int(minor, 16)) == device or _has_open(process, path):
-                return True
-    return False
+    same = [lock for lock in FLOCK.findall(LOCKS.read_text()) if int(lock[3]) == there.st_ino]
+    # Some file systems, such as btrfs, have another device in this list than in `stat`.
+    return any(
+        (int(major, 16), int(minor, 16)) == device or _has_open(process, path)
+        for process, major, minor, _ in same
+    )
 
 
 def _has_open(process: str, path: Path) -> bool:

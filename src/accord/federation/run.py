@@ -67,9 +67,8 @@ def execute_runs(
 ) -> None:
     for run in runs:
         run.tidy()  # an earlier process may have been stopped before it removed these files
-    todo = [run for run in runs if not run.over]
-    if not todo:
+    if all(run.over for run in runs):
         return
     engine.open(record.path)
-    with watcher.watching(todo):
+    with watcher.watching(runs):
         execute(runs, engine, watcher, record.write_results)

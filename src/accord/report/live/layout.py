@@ -139,7 +139,7 @@ def _total(picture: Picture, width: int) -> RenderableType:
     """The last line: how much of the study is done, and the time."""
     if picture.share is None:
         return _line(f"  {picture.timing}")
-    row = (_bar(picture.share, width), Text(f"{picture.share:4.0%}"), _line(picture.timing))
+    row = (Text(""), _bar(picture.share, width), Text(f"{picture.share:4.0%}"), _line(picture.timing))
     return _grid((), [row])
 
 
@@ -158,7 +158,11 @@ def _bar_rows(bars: Sequence[Bar], width: int) -> list[Row]:
 
 def _bar(share: float, width: int) -> ProgressBar:
     return ProgressBar(
-        total=1.0, completed=min(1.0, share), width=max(SHORTEST_BAR, min(BAR, width // 4))
+        total=1.0,
+        completed=min(1.0, share),
+        width=max(SHORTEST_BAR, min(BAR, width // 4)),
+        complete_style="cyan",
+        finished_style="green",
     )
 
 
@@ -175,10 +179,10 @@ def _standing_rows(found: Sequence[Standing]) -> list[Row]:
 
 
 def _trial_rows(trials: Sequence[TrialLine]) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for one in by_relevance(trials):
         mark = Text(f"  {MARKS[one.status]}", style=COLOURS[one.status])
-        found = one.reason or "running"
+        found = one.reason or "no checkpoint yet"
         if one.point is not None and one.status != "failed":
             at = f" at epoch {one.point.epoch}" if one.status == "running" else ""
             found = f"{100 * one.point.accuracy:.1f} % ({one.point.fusion}){at}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Status = Literal["running", "finished", "failed"]
@@ -86,7 +86,8 @@ class Picture:
     share: float | None = None  # the part of the study that is done
     timing: str = ""  # the time so far, and the time that is left
     notes: tuple[str, ...] = ()  # sentences about what is wrong
-    standings: tuple[Standing, ...] = field(default=())
+    standings: tuple[Standing, ...] = ()
+    written: bool = True  # whether a process writes the record; if not, nothing is running
 
     def count(self, status: Status) -> int:
         return sum(trial.status == status for trial in self.trials)
@@ -99,7 +100,7 @@ class Picture:
         """The numbers of trials, in words."""
         of = "" if self.asked is None else f" of {max(self.asked, len(self.trials)):,}"
         parts = [f"{self.count('finished'):,}{of} trials finished"]
-        parts.append(f"{self.count('running'):,} running")
+        parts.append(f"{self.count('running'):,} {'running' if self.written else 'interrupted'}")
         waiting = self.waiting
         parts.append("unknown number waiting" if waiting is None else f"{waiting:,} waiting")
         if self.count("failed"):

@@ -10,9 +10,9 @@ from accord.core.lock_state import is_locked
 from accord.core.text import one_line
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from accord.report.durations import spoken
 from accord.report.evidence import ODD
 from accord.report.live.asked import Asked, read_asked
-from accord.report.live.durations import spoken
 from accord.report.live.epochs import Epochs, bars_of, share_done
 from accord.report.live.lines import Lines
 from accord.report.live.picture import Bar, Picture, TrialLine, standings
