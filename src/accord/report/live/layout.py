@@ -139,7 +139,12 @@ def _total(picture: Picture, width: int) -> RenderableType:
     """The last line: how much of the study is done, and the time."""
     if picture.share is None:
         return _line(f"  {picture.timing}")
-    row = (Text(""), _bar(picture.share, width), Text(f"{picture.share:4.0%}"), _line(picture.timing))
+    row = (
+        Text(""),
+        _bar(picture.share, width),
+        Text(f"{picture.share:4.0%}"),
+        _line(picture.timing),
+    )
     return _grid((), [row])
 
 

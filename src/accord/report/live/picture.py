@@ -100,11 +100,16 @@ class Picture:
         """The numbers of trials, in words."""
         of = "" if self.asked is None else f" of {max(self.asked, len(self.trials)):,}"
         parts = [f"{self.count('finished'):,}{of} trials finished"]
-        parts.append(f"{self.count('running'):,} {'running' if self.written else 'interrupted'}")
         waiting = self.waiting
-        parts.append("unknown number waiting" if waiting is None else f"{waiting:,} waiting")
-        if self.count("failed"):
-            parts.append(f"{self.count('failed'):,} failed")
+        for count, word in (
+            (self.count("running"), "running" if self.written else "interrupted"),
+            (waiting, "waiting"),
+            (self.count("failed"), "failed"),
+        ):
+            if count:
+                parts.append(f"{count:,} {word}")
+        if waiting is None:
+            parts.append("an unknown number waiting")
         return ", ".join(parts)
 
 

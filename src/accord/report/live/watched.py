@@ -41,8 +41,8 @@ class Watched:
 
     def look(self) -> Picture:
         """The state of the study now."""
-        self.written = is_locked(self.record.path / ".lock")
         began = self._read_study()
+        self.written = is_locked(self.record.path / ".lock")
         self.changed = max(self._time_of(name) for name in TOP_FILES)
         lines: list[TrialLine] = []
         bars: list[Bar] = []
