@@ -34,7 +34,7 @@ class Tracking:
                 tracker.write(course_of(trial))
             except Exception as error:
                 self.working.remove(tracker)
-                why = one_line(f"{type(error).__name__}: {error}", 200)
+                why = one_line(f"{type(error).__name__}: {error}", 120)
                 self.tell(
                     f"track: {tracker.name} failed and gets no more trials in this run ({why}). "
                     "The study goes on; the next run copies what is missing."
