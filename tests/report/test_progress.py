@@ -97,7 +97,7 @@ def test_ctrl_c_leaves_a_clean_terminal(study: dict[str, Any], tmp_path: Path) -
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     shown = b""
     with suppress(OSError):  # the terminal is closed at the end
-        while b"client 0" not in shown:
+        while b"client " not in shown:
             shown += os.read(terminal, 65536)
         os.write(terminal, b"\x03")
         while True:
@@ -107,10 +107,8 @@ def test_ctrl_c_leaves_a_clean_terminal(study: dict[str, Any], tmp_path: Path) -
     assert os.waitstatus_to_exitcode(status) == 130
     before, end = shown.decode().rsplit("\x1b[?25h", 1)  # the cursor is visible again
     assert "\x1b[?25l" in before
-    assert end.endswith("accord: stopped. Run the same command again to go on.\r\n")
-    assert (
-        not re.sub(r"\x1b\[[0-9]*[AK]|\r|\n", "", end).removeprefix("accord: stopped.").count("━")
-    )
+    left = re.sub(r"\x1b\[[0-9]*[AK]|\r|\n", "", end)  # without the signs that erase the view
+    assert left == "accord: stopped. Run the same command again to go on."
     assert "Traceback" not in shown.decode()
 
 

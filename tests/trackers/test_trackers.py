@@ -138,6 +138,6 @@ def test_a_course_has_numbers_only_and_the_last_event_of_an_epoch(
 def test_many_clients_are_written_as_their_mean() -> None:
     values = [Value(str(i), "loss", 1, float(i)) for i in range(MOST_CLIENTS + 1)]
     assert list(_metrics(values)) == [("clients/loss", 1, MOST_CLIENTS / 2)]
-    few = dict((name, value) for name, _, value in _metrics(values[:2]))
+    few = {name: value for name, _, value in _metrics(values[:2])}
     assert few == {"client-0/loss": 0.0, "client-1/loss": 1.0, "clients/loss": 0.5}
     assert "MLFLOW_TRACKING_URI" not in os.environ

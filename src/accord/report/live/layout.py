@@ -14,6 +14,7 @@ from accord.core.text import printable
 from accord.report.live.picture import Bar, Picture, Standing, TrialLine, by_relevance
 
 BAR, SHORTEST_BAR = 30, 8  # characters
+NARROW = 60  # a terminal of fewer characters has no bar for the whole study
 PLAIN_ROWS = 12  # rows of each part in plain text
 MARKS = {"failed": "✗", "running": "▸", "finished": "✓"}
 COLOURS = {"failed": "red", "running": "cyan", "finished": "green"}
@@ -139,13 +140,10 @@ def _total(picture: Picture, width: int) -> RenderableType:
     """The last line: how much of the study is done, and the time."""
     if picture.share is None:
         return _line(f"  {picture.timing}")
-    row = (
-        Text(""),
-        _bar(picture.share, width),
-        Text(f"{picture.share:4.0%}"),
-        _line(picture.timing),
-    )
-    return _grid((), [row])
+    done = f"{picture.share:4.0%}"
+    if width < NARROW:
+        return _line(f"{done}  {picture.timing}")
+    return _grid((), [(Text(""), _bar(picture.share, width), Text(done), _line(picture.timing))])
 
 
 def _bar_rows(bars: Sequence[Bar], width: int) -> list[Row]:
