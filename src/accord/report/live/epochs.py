@@ -73,7 +73,7 @@ def bars_of(line: TrialLine, info: Mapping[str, Any], last: Mapping[str, int]) -
     total = epochs_asked(info)
     names = [str(name) for name in info.get("client_files", ())]
     if names and all(last.get(name, 0) >= total for name in names):
-        return [Bar(line.title, "server", 1.0, "all clients are done; measuring")]
+        return [Bar(line.title, "server", 1.0, "measuring")]
     return [
         Bar(line.title, f"client {shown(name)}", epoch / total, f"epoch {epoch} of {total}")
         for name, epoch in last.items()

@@ -64,7 +64,7 @@ def fitted(picture: Picture, width: int, height: int) -> RenderableType:
     room = max(1, height - 1)  # the cursor stands in the last line
     total = _total(picture, width)
     if room < 2:
-        return total
+        return Group(total)
     parts = [
         Part([(_line(f"  {note}", "yellow"),) for note in picture.notes], "remarks"),
         Part(_bar_rows(picture.bars, width), "at work"),
@@ -163,7 +163,7 @@ def _bar(share: float, width: int) -> ProgressBar:
     return ProgressBar(
         total=1.0,
         completed=min(1.0, share),
-        width=max(SHORTEST_BAR, min(BAR, width // 4)),
+        width=max(SHORTEST_BAR, min(BAR, width // 5)),
         complete_style="cyan",
         finished_style="green",
     )
@@ -198,8 +198,9 @@ def _trial_rows(trials: Sequence[TrialLine]) -> list[Row]:
 def _grid(heading: Sequence[str], rows: Sequence[Row]) -> Table:
     """A table without lines; every row is one line, which is cut if it is too long."""
     table = Table.grid(padding=(0, 2, 0, 0), collapse_padding=True)
-    for _ in rows[0]:
-        table.add_column(no_wrap=True, overflow="ellipsis")
+    for cell in rows[0]:
+        share = isinstance(cell, Text) and cell.plain.endswith("%")  # never cut
+        table.add_column(no_wrap=True, overflow="ellipsis", min_width=4 if share else None)
     if heading:
         table.add_row(*(Text(word, style="dim") for word in heading))
     for row in rows:
