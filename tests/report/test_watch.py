@@ -134,7 +134,12 @@ def test_the_remaining_time_comes_from_the_pace(
 def test_only_what_changed_is_read_again(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     info = TrialFolder.info
-    monkeypatch.setattr(TrialFolder, "info", lambda one: (read.append(one.id), info(one))[1])
+
+    def counted(one: TrialFolder) -> dict[str, Any]:
+        read.append(one.id)
+        return info(one)
+
+    monkeypatch.setattr(TrialFolder, "info", counted)
     watched = Watched(made)
     watched.look()
     assert len(read) == 2

@@ -26,7 +26,7 @@ def run(study: Raw, out: Path, *track: str) -> accord.Results:
     return accord.run({**study, "track": list(track)}, out=out, workers=1, quiet=True)
 
 
-def points(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def points(folder: Path) -> dict[str, Any]:
     """What TensorBoard itself reads from a folder."""
     reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     found = reading.EventAccumulator(str(folder))
