@@ -27,6 +27,7 @@ ROOMS = (
     "methods",  # what happens from round to round
     "study",  # what a user asks for
     "record",  # the run directory
+    "trackers",  # copies of finished trials for TensorBoard and MLflow
     "engines",  # where the work is done
     "model",  # a fused model that a user keeps
     "federation",  # brief, ask, advance, fuse, measure

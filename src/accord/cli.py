@@ -18,6 +18,7 @@ from accord.commands.models import export, predict
 from accord.commands.overview import data, doctor, recipes
 from accord.commands.reading import compare, dials, results
 from accord.commands.training import run, teacher
+from accord.commands.watching import watch
 from accord.core.errors import AccordError
 from accord.core.text import printable
 
@@ -44,7 +45,7 @@ def about(
 
 STOPPED = 130
 COMMANDS = (
-    *(run, results, compare, dials, fuse, teacher),
+    *(run, watch, results, compare, dials, fuse, teacher),
     *(brief, answer, show, predict, export),
     *(advise, recipes, data, doctor),
 )

@@ -14,7 +14,8 @@ import accord
 from accord.federation.devices import choose_device
 from accord.federation.plan import Plan
 from accord.record.record import Record
-from accord.report.progress import Plain, Work, make_watcher, spoken
+from accord.report.durations import spoken
+from accord.report.progress import Plain, Work, make_watcher
 from accord.study.study import load_study
 
 Raw = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import Any
 from accord.advice.choices import Choice
 from accord.advice.gather import first_cell
 from accord.record.record import Record
+from accord.report.durations import spoken
 from accord.report.estimate import estimate
-from accord.report.progress import spoken
 from accord.study.study import check_study
 
 Spec = dict[str, Any]

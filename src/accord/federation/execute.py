@@ -30,7 +30,7 @@ class Watcher(Protocol):
 
 
 def execute(
-    runs: Sequence[Run], engine: Engine[Task], watcher: Watcher, on_result: Callable[[], object]
+    runs: Sequence[Run], engine: Engine[Task], watcher: Watcher, on_result: Callable[[Run], object]
 ) -> None:
     """Executes every run until its end.
 
@@ -46,7 +46,7 @@ def execute(
             if run.over:
                 waiting.remove(run)
                 run.close()
-                on_result()
+                on_result(run)
                 watcher.finished(run)
                 continue
             while run.ready and engine.free():

@@ -39,6 +39,7 @@ from accord.record.record import Record
 from accord.study.coordinates import readable_name
 from accord.study.recipe import TrainingRecipe
 from accord.study.study import Study, Trial, distinct, leaving_out
+from accord.trackers.tracking import check_names
 
 Tell = Callable[[str], None]
 
@@ -67,6 +68,7 @@ class Plan:
         self._told: set[str] = set()
         self._required: set[str] = set()  # fusions that were checked; some checks read many files
         check_devices(study.options)
+        check_names(study.options.track)
 
     def dataset(self, data: DataConfig, scheme: Scheme) -> Dataset:
         if data.name == ELSEWHERE:

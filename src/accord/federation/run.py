@@ -13,6 +13,7 @@ from accord.federation.tasks import Task
 from accord.federation.work import Run
 from accord.record.record import Record
 from accord.study.study import Study
+from accord.trackers.tracking import Tracking
 
 
 def run_study(
@@ -30,6 +31,7 @@ def run_study(
     `elsewhere`: the engine can ask clients on other machines. `min_clients`: a round goes on with
     so many uploads; by default it needs all, or as many as the study says.
     """
+    tracking = Tracking(study.options.track, record, watcher.tell)
     plan = Plan(
         study,
         data_root,
@@ -52,8 +54,10 @@ def run_study(
             for one in holders:
                 one.save_allocation()
             record.keep_roots(plan.roots)
-            execute_runs(runs, record, engine, watcher)
+            execute_runs(runs, record, engine, watcher, tracking)
             record.write_results()
+            for run in runs:
+                _track(run, tracking)  # also trials that were finished before
     except OSError as error:
         raise AccordError(
             f"cannot write to {error.filename or record.path}: {error.strerror or error}. Solve "
@@ -63,13 +67,26 @@ def run_study(
 
 
 def execute_runs(
-    runs: Sequence[Run], record: Record, engine: Engine[Task], watcher: Watcher
+    runs: Sequence[Run],
+    record: Record,
+    engine: Engine[Task],
+    watcher: Watcher,
+    tracking: Tracking | None = None,
 ) -> None:
+    def on_result(run: Run) -> None:
+        record.write_results()
+        if tracking is not None:
+            _track(run, tracking)
+
     for run in runs:
         run.tidy()  # an earlier process may have been stopped before it removed these files
-    todo = [run for run in runs if not run.over]
-    if not todo:
+    if all(run.over for run in runs):
         return
     engine.open(record.path)
-    with watcher.watching(todo):
-        execute(runs, engine, watcher, record.write_results)
+    with watcher.watching(runs):
+        execute(runs, engine, watcher, on_result)
+
+
+def _track(run: Run, tracking: Tracking) -> None:
+    if run.kind == "trial" and run.over:
+        tracking.add(run.folder)

@@ -14,7 +14,7 @@ from accord.federation.rehearsal.speed import Speed
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
-from accord.report.progress import spoken
+from accord.report.durations import spoken
 
 
 @dataclass(frozen=True)

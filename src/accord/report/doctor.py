@@ -31,6 +31,8 @@ EXTRAS = {
     "onnx": "onnxruntime",
     "dask": "distributed",
     "flower": "flwr",
+    "tensorboard": "tensorboard",
+    "mlflow": "mlflow-skinny",
 }
 GIB = 2**30
 

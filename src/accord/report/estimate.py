@@ -18,7 +18,7 @@ from accord.federation.plan import Plan
 from accord.federation.rehearsal.rehearsal import Rehearsal
 from accord.record.record import Record
 from accord.report.costs import Cost, costs_of
-from accord.report.progress import spoken
+from accord.report.durations import spoken
 from accord.report.tables import plain_table
 from accord.report.terminal import tell
 from accord.study.study import Study

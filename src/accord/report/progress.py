@@ -1,4 +1,4 @@
-"""Progress displays: bars and the remaining time on a terminal, plain lines in a pipe."""
+"""Progress displays: the live view on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
-from rich.text import Text
 
 from accord.core.text import printable
+from accord.report.durations import spoken
+from accord.report.live.layout import View
+from accord.report.live.lines import Lines
+from accord.report.live.picture import Bar, Picture, TrialLine, standings
 from accord.study.coordinates import title
 
 if TYPE_CHECKING:
@@ -28,21 +31,11 @@ def _safe(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def spoken(seconds: float) -> str:
-    """A duration in words."""
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02d} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
-
-
 class Work:
     """The finished and the total work, in images, and the remaining time."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        self.total = sum(run.work() for run in runs)
+        self.total = sum(run.work() for run in runs if not run.over)
         self.done = 0.0
         self.current: dict[int, float] = {}
         self.began = time.monotonic()
@@ -53,7 +46,7 @@ class Work:
         return min(1.0, self._all() / max(self.total, 1e-9))
 
     def _all(self) -> float:
-        return self.done + sum(self.current.values())
+        return self.done + sum(self.current.copy().values())
 
     def heard(self, job: int, size: float, *, restored: bool = False) -> None:
         if restored:
@@ -109,7 +102,8 @@ class Plain(Silent):
     @contextmanager
     def watching(self, runs: Sequence[Run]) -> Iterator[None]:
         self.work = Work(runs)
-        self.tell(f"trials to run: {sum(run.kind == 'trial' for run in runs)}")
+        todo = [run for run in runs if run.kind == "trial" and not run.over]
+        self.tell(f"trials to run: {len(todo)}")
         yield
 
     def news(self, run: Run, job: TaskJob, share: float, *, restored: bool = False) -> None:
@@ -137,18 +131,16 @@ class Plain(Silent):
 
 
 class Bars(Plain):
-    """Bars on a terminal: one per running task, and a line for the whole study."""
+    """The live view on a terminal: the trials, what runs now, accuracies and the time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.console = Console(stderr=True)
-        self.bars = Progress(
-            TextColumn("  {task.description}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            expand=False,
-        )
-        self.tasks: dict[int, TaskID] = {}
+        self.name = ""
+        self.asked = 0
+        self.lines: Lines | None = None
+        self.trials: dict[str, TrialLine] = {}
+        self.bars: dict[int, Bar] = {}
 
     def tell(self, line: str) -> None:
         self.console.print(_safe(line), highlight=False, markup=False)
@@ -156,44 +148,61 @@ class Bars(Plain):
     @contextmanager
     def watching(self, runs: Sequence[Run]) -> Iterator[None]:
         self.work = Work(runs)
-        live = Live(
-            console=self.console,
-            get_renderable=self._picture,
-            refresh_per_second=5,
-            transient=True,
-        )
+        self.name = str(runs[0].record.path)
+        self.asked = sum(run.kind == "trial" for run in runs)
+        self.lines = Lines(max((run.trial.axes for run in runs), key=len))
+        for run in runs:
+            if run.over:
+                self._look(run)
+        live = Live(View(self.picture), console=self.console, refresh_per_second=4, transient=True)
         with live:
             yield
 
-    def _picture(self) -> Group:
+    def picture(self) -> Picture:
+        """The state now. The thread that draws calls this, so it reads copies."""
+        trials = tuple(self.trials.copy().values())
         work = self.work
         if work is None:
-            return Group(self.bars)
+            return Picture(self.name)
         left = work.left()
         eta = f"about {spoken(left)} left" if left is not None else "measuring the speed"
-        passed = spoken(time.monotonic() - work.began)
-        return Group(self.bars, Text(f"  {work.share():4.0%} of the study, {passed}, {eta}"))
+        return Picture(
+            name=self.name,
+            trials=trials,
+            asked=self.asked,
+            bars=tuple(self.bars.copy().values()),
+            share=work.share(),
+            timing=f"{spoken(time.monotonic() - work.began)}, {eta}",
+            standings=standings(trials),
+        )
+
+    def _look(self, run: Run) -> None:
+        """Reads the files of a trial, if they have changed."""
+        if run.kind == "trial" and self.lines is not None:
+            line = self.lines.line(run.folder)
+            if line is not None:
+                self.trials[run.folder.id] = line
 
     def started(self, run: Run, job: TaskJob) -> None:
-        name = f"{title(run.trial)} {_round_of(run, job)}{job.task.about}"
-        self.tasks[id(job)] = self.bars.add_task(name, total=1.0)
+        self._look(run)
+        what = f"{_round_of(run, job)}{job.task.about}"
+        self.bars[id(job)] = Bar(title(run.trial), what, 0.0)
 
     def news(self, run: Run, job: TaskJob, share: float, *, restored: bool = False) -> None:  # noqa: ARG002
         if self.work is not None:
             self.work.heard(id(job), share * job.size, restored=restored)
-        if id(job) in self.tasks:
-            self.bars.update(self.tasks[id(job)], completed=share)
+        if id(job) in self.bars:
+            self.bars[id(job)] = replace(self.bars[id(job)], share=share)
 
     def ended(self, run: Run, job: TaskJob, failure: str | None) -> None:
         super().ended(run, job, failure)
-        if id(job) in self.tasks:
-            self.bars.remove_task(self.tasks.pop(id(job)))
+        self.bars.pop(id(job), None)
+        self._look(run)
 
     def finished(self, run: Run) -> None:
         for remark in run.remarks:
             self.tell(remark)
-        mark = "✓" if run.status == "finished" else "✗"
-        self.tell(f"{mark} {run.folder.id}")
+        self._look(run)
 
 
 def _round_of(run: Run, job: TaskJob) -> str:

@@ -14,7 +14,8 @@ from accord.core.errors import AccordError
 from accord.study.settings import takes_list
 
 Resolved = dict[str, Any]
-LATEST = ("references", "device", "keep_checkpoints")  # change no result: the latest value is kept
+# Keys that change no result: the latest value is kept.
+LATEST = ("references", "device", "keep_checkpoints", "track")
 HAVE_COLUMNS = ("data.name", "partition.scheme", "partition.alpha", "partition.clients")
 # Images and models are identified by their content, not by their path.
 BY_CONTENT = ("data.path", "teacher.model")

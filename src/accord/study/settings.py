@@ -76,6 +76,7 @@ class Options(Config):
     compile: bool | Literal["auto"] = "auto"
     keep_checkpoints: bool = False
     references: bool = Field(True, description=f"add {' and '.join(REFERENCES)} to every table")
+    track: tuple[str, ...] = Field((), description="trackers that get every finished trial")
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -84,6 +85,13 @@ class Options(Config):
             # A number could mean one seed or this many seeds, so it is refused.
             raise ValueError(f"expected a list such as [0, 1, 2], or [{value}] for that one seed")
         return value
+
+    @field_validator("track", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        if value is None:
+            return ()
+        return (value,) if isinstance(value, str) else value
 
     @field_validator("seeds")
     @classmethod
