@@ -94,7 +94,7 @@ class Written:
         (folder / "uploads").mkdir()
         for client, tensors in self.uploads.items():
             file = folder / "uploads" / f"client-{file_name(client)}.safetensors"
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
+            save_file({name: tensor.clone() for name, tensor in tensors.items()}, file)
 
 
 def write(path: Path, *trials: Written) -> Path:

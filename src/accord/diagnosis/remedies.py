@@ -14,6 +14,7 @@ import yaml
 
 from accord.core.errors import AccordError
 from accord.report.evidence import Evidence, RunEvidence
+from accord.study.compatibility import joined
 from accord.study.library import shipped
 from accord.study.settings import takes_list
 
@@ -78,12 +79,10 @@ def _both(run: RunEvidence, key: str, value: Any) -> Any:
 
 def _accepted(run: RunEvidence, words: Sequence[str]) -> bool:
     """Whether `accord run` would accept the study of a record with these changes."""
-    from accord.record.record import Record
     from accord.study.study import load_study
 
     try:
-        study = load_study(run.record.path / "study.yaml", words)
-        Record(run.record.path).refuse_another(study)
+        joined(run.asked, load_study(run.asked, words).resolved, run.record.path)
     except (AccordError, OSError, TypeError, ValueError, KeyError):
         return False
     return True

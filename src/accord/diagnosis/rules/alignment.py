@@ -118,13 +118,13 @@ def _higher_than_accurate(run: RunEvidence, trial: Evidence) -> list[str]:
     accuracy, high, loss = _accuracy(trial), _largest(trial), _loss(trial)
     if accuracy is None or high is None:
         return []
-    others = {one: _accuracy(one) for one in _peers(run, trial)}
-    known = {one: found for one, found in others.items() if found is not None}
-    best = max(known.values(), default=0.0)
-    accurate = [one for one, found in known.items() if found > best - ACCURATE]
+    others = [(one, _accuracy(one)) for one in _peers(run, trial)]
+    best = max((found for _, found in others if found is not None), default=0.0)
+    accurate = [one for one, found in others if found is not None and found > best - ACCURATE]
     ranges = [top for one in accurate if (top := _largest(one)) is not None]
     own = own_fusion(trial)
-    far = own and best - accuracy > max(LESS_ACCURATE, margin(best, accuracy, _images(own[1])))
+    images = images_measured(own[1]) if own else None
+    far = best - accuracy > max(LESS_ACCURATE, margin(best, accuracy, images))
     if not far or not ranges or high <= FAR_ABOVE * max(ranges):
         return []
     if loss is None or loss <= HIGHER_LOSS * max(mean(_losses(one)) for one in accurate):
@@ -175,10 +175,6 @@ def _same(one: Evidence, trial: Evidence) -> bool:
 def _accuracy(trial: Evidence) -> float | None:
     own = own_fusion(trial)
     return share(own[1].get("accuracy")) if own else None
-
-
-def _images(figures: object) -> int | None:
-    return images_measured(figures) if isinstance(figures, dict) else None
 
 
 def _largest(trial: Evidence) -> float | None:

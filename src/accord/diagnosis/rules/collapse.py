@@ -12,7 +12,8 @@ from accord.diagnosis.rule import on_trials
 from accord.report.evidence import Evidence, RunEvidence
 
 PARALLEL = 0.95  # mean cosine of prototypes; random ones have about 0, an ETF −1/(C−1)
-SEPARATED = 0.05  # share of the variance between classes; trained nets had 0.4 or more
+SEPARATED = 0.1  # share of the variance between classes: 0.4 or more in nets of the quickstart,
+# and 0 to 0.09 at three clients of studies/svhn-explosion.yaml after λ had exploded
 VARIANCE = 0.001  # Σ variance/‖mean‖²; trained nets had 0.3 or more
 MOST = 0.5  # share of the clients with two classes or more of which this must be true
 

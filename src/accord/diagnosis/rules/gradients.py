@@ -107,9 +107,8 @@ def always_clipped(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
         title="the gradient is clipped in every step",
         trials=[trial.id],
         evidence=[
-            f"{percent(min(shares[name] for name in always))} or more of the steps are clipped in "
-            f"the second half of the training at {len(always)} of {len(shares)} clients "
-            f"(budget.clip = {budget['clip']:g})."
+            f"At {len(always)} of {len(shares)} clients at least {percent(ALWAYS)} of the steps "
+            f"are clipped in the second half of the training (budget.clip = {budget['clip']:g})."
         ],
         meaning=(
             "The length of a step is then set by budget.lr and budget.clip and not by the loss: "

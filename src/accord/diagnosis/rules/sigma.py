@@ -24,7 +24,7 @@ DIVIDES = ("uncertainty", "rescaled")  # the balances that divide L_loc by 2σ_l
 SHRUNKEN = 0.25  # a learning rate of a quarter: as if a decay of the schedule had come at once
 STILL_CLIPPED = 0.5  # if more steps are clipped, the clipping norm sets the step and not the loss
 SWINGS = math.log(4)  # ways that log σ² goes back and forth: σ² doubles and halves at least once
-REVERSALS = 2  # turns of at least 10 % in opposite directions; one turn is an overshoot
+REVERSALS = 3  # turns of at least 10 %; a σ² that overshoots and then settles has one or two
 TURN = math.log(1.1)
 
 
