@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from safetensors.torch import save_file
 
 from accord.core.files import write_json
@@ -41,18 +44,14 @@ class Written:
     """One trial of a run by hand. Every part of it can be changed before it is written."""
 
     def __init__(self, recipe: str = "etf-fixed", seed: int = 0, **info: Any) -> None:
-        study = load_study({"name": "by-hand", "data": {"name": "digits"}, "recipes": [recipe]})
-        trial = study.trials()[0]
-        setup = trial.setup.model_dump(mode="json")
-        self.resolved = study.resolved
-        self.recipe = json.loads(trial.recipe.model_dump_json())
+        self.resolved, config = deepcopy(_asked(recipe))
         self.info: dict[str, Any] = {
             "status": "finished", "study": "by-hand", "dataset": "digits", "seed": seed,
             "partition": "dirichlet", "alpha": 0.05, "clients": 2, "recipe": recipe, "idle": [],
             "classes": [str(index) for index in range(10)],
             "label_counts": [[50] * 10, [50] * 10],
             "client_files": {"0": "client-0", "1": "client-1"},
-            "config": {**setup, "recipe": self.recipe},
+            "config": config,
             **info,
         }  # fmt: skip
         self.events: dict[tuple[str, int], dict[str, Any]] = {}
@@ -97,10 +96,17 @@ class Written:
             save_file({name: tensor.clone() for name, tensor in tensors.items()}, file)
 
 
+@cache
+def _asked(recipe: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The resolved study of a recipe, and the key `config` of its trial.json."""
+    study = load_study({"name": "by-hand", "data": {"name": "digits"}, "recipes": [recipe]})
+    trial = study.trials()[0]
+    setup = trial.setup.model_dump(mode="json")
+    return study.resolved, {**setup, "recipe": trial.recipe.model_dump(mode="json")}
+
+
 def write(path: Path, *trials: Written) -> Path:
     """A run directory with these trials."""
-    import yaml
-
     recipes = {one["name"]: one for trial in trials for one in trial.resolved["recipes"]}
     resolved = {**trials[0].resolved, "recipes": list(recipes.values())}
     (path / "trials").mkdir(parents=True)

@@ -68,7 +68,8 @@ def test_a_client_whose_leaving_helps_is_named(tmp_path: Path) -> None:
 def test_a_row_without_a_client_counts_as_well(tmp_path: Path) -> None:
     def measured(accuracy: float) -> Written:
         left = fused(accuracy, without=["1"])
-        return Written("fafi").at(5, **{"features": 0.5, "features-without-1": left})
+        both: dict[str, Any] = {"features": 0.5, "features-without-1": left}
+        return Written("fafi").at(5, **both)
 
     (found,) = findings(tmp_path, measured(0.6), rule="leaving-helps")
     assert "features without client 1: 60.0 %" in found.evidence[0]
@@ -166,7 +167,8 @@ def test_collapsed_features_are_found(tmp_path: Path) -> None:
 
 
 def norms(mean: float, fusion: str = "average") -> Written:
-    trial = Written("fedavg-once").at(5, **{fusion: 0.5})
+    measured: dict[str, Any] = {fusion: 0.5}
+    trial = Written("fedavg-once").at(5, **measured)
     for name, sign in (("0", -1), ("1", 1)):
         trial.upload(name, **{
             "net.encoder.bn.running_mean": torch.full((3,), sign * mean),

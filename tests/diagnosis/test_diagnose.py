@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,7 @@ def test_no_rule_raises_on_a_whole_record(
     strict(monkeypatch)
     study["recipes"] = ["etf-uncertainty", "fedavg-once", "closed-form-small"]
     study["references"] = True
+    study["budget"]["epochs"] = 1
     run = tmp_path / "run"
     accord.run(study, out=run, workers=1, quiet=True)
     found = accord.diagnose(run)

@@ -49,7 +49,7 @@ def test_the_explosion_of_note_003_is_found_with_its_client_and_epoch(tmp_path: 
 def test_an_explosion_without_a_fall_weighs_less_and_says_so(tmp_path: Path) -> None:
     (found,) = findings(tmp_path, note_003([0.2, 0.3, 0.4, 0.41, 0.42, 0.41]))
     assert found.rule == "lambda-explosion"
-    assert found.weight == 75
+    assert found.weight == 85
     assert any("has not fallen clearly" in sentence for sentence in found.evidence)
 
 

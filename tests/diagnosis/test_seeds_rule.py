@@ -63,7 +63,7 @@ def test_recipes_that_seeds_do_not_tell_apart_are_found(tmp_path: Path) -> None:
 def test_one_seed_is_not_conclusive(tmp_path: Path) -> None:
     few = partial(findings, tmp_path, rule="few-seeds")
     (found,) = few(*recipes(fafi=[0.5], fedsra=[0.4]))
-    assert found.evidence == ["fafi − fedsra: 10.0 points, with one seed."]
+    assert found.evidence == ["α 0.05, fafi − fedsra: 10.0 points, with one seed."]
     assert "seeds=[0, 1, 2]" in (found.override or "")
     assert few(*recipes(fafi=[0.5])) == []
     other = Written("fedsra", 0, alpha=0.5).at(5, features=0.4)

@@ -9,7 +9,7 @@ from typing import Any
 from accord.diagnosis.rules.sigma import reversals, swing
 from diagnosed import Written, findings, fused
 
-PARTITION = {"partition_hash": "same"}
+PARTITION: dict[str, Any] = {"partition_hash": "same"}
 
 
 def pulled(value: float, losses: list[float]) -> Written:
@@ -175,6 +175,7 @@ def test_alignment_that_the_second_stage_undoes_is_found(tmp_path: Path) -> None
 def test_a_model_that_guesses_is_found(tmp_path: Path) -> None:
     (found,) = findings(tmp_path, Written("fafi").at(5, features=0.105))
     assert found.rule == "at-chance"
+    assert "the fusion loses it" in found.meaning  # 90 % on the clients' own images
     assert findings(tmp_path, Written("fafi").at(5, features=0.15)) == []
     # Guessing is better where one class is frequent: 600 of 1,000 images.
     uneven: list[list[int]] = [[600, 0], [380, 20]]

@@ -45,12 +45,15 @@ def to_json(runs: Sequence[RunEvidence], findings: Sequence[Finding]) -> str:
 
 def _headline(runs: Sequence[RunEvidence], findings: Sequence[Finding]) -> str:
     names = listed([run.label for run in runs], 3)
-    trials = sum(len(run.trials) for run in runs)
-    read = f"{trials} trial{'s' * (trials != 1)}"
+    read = _count([trial for run in runs for trial in run.trials])
     if not findings:
         return f"{names}: no findings in {read}"
     count = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
     return f"{names}: {count} in {read}, the heaviest first"
+
+
+def _count(trials: Sequence[object]) -> str:
+    return f"{len(trials)} trial{'s' * (len(trials) != 1)}"
 
 
 def _finding(number: int, finding: Finding, several: bool, width: int) -> Iterator[Text]:
@@ -58,7 +61,8 @@ def _finding(number: int, finding: Finding, several: bool, width: int) -> Iterat
     where = f" [{shown(finding.run)}]" if several else ""
     title = printable(f"{number}. {finding.title}{where}")
     yield _line(f"{title}  ({finding.level}, weight {finding.weight})", STYLES[finding.level])
-    prose = [("found in", listed(finding.trials, MOST_TRIALS))] if finding.trials else []
+    names = f"{_count(finding.trials)}: {listed(finding.trials, MOST_TRIALS)}"
+    prose = [("found in", names)] if finding.trials else []
     prose += [("evidence", sentence) for sentence in finding.evidence]
     prose += [("meaning", finding.meaning), ("remedy", finding.remedy or "")]
     before = ""

@@ -12,7 +12,9 @@ from accord.diagnosis.rule import on_trials
 from accord.report.evidence import Evidence, RunEvidence
 
 AVERAGING = ("average", "server", "transport", "split")  # fusions that average weights
-MISMATCH = 0.25  # variance between clients/variance within them: shifts of half a deviation
+# Variance between clients/variance within them. Measured with 5 clients: at most 0.04 with equal
+# classes, 0.13 with label skew, and 0.2 to 0.35 with other colours (shift.colour: 0.8).
+MISMATCH = 0.15
 MEAN, VAR = "running_mean", "running_var"
 
 
@@ -48,10 +50,13 @@ def batch_norm_mismatch(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
             f"{', '.join(averaged)}.",
         ],
         meaning=(
-            "The mean of these statistics fits no client: the averaged net normalises its channels "
-            "wrongly, even where the weights would fit."
+            "The clients see their images in different ways. The mean of their statistics fits no "
+            "client, so that the averaged net normalises its channels wrongly."
         ),
-        remedy="Use group norm, or measure the statistics again on public images (recalibrate).",
+        remedy=(
+            "Measure the statistics again on public images (`average` with recalibrate), or see "
+            "whether group norm is better here."
+        ),
         override=_recalibrated(run, trial) or run_with(run, net__norm="group"),
         strength=layers[worst],
     )

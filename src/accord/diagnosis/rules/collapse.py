@@ -63,7 +63,7 @@ def features_collapsed(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
         return
     yield Finding(
         rule="features-collapsed",
-        weight=80,
+        weight=75,
         title=f"features do not tell classes apart ({trial.recipe})",
         trials=[trial.id],
         evidence=[

@@ -68,7 +68,7 @@ def lambda_explosion(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
     evidence += [_beyond(one) for one in beyond_bound(trial)[:1]]
     yield Finding(
         rule="lambda-explosion",
-        weight=95 if fall else 75,
+        weight=95 if fall else 85,
         title=f"λ explodes ({trial.recipe})",
         trials=[trial.id],
         evidence=evidence,
@@ -91,7 +91,7 @@ def lambda_bound(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
         return
     yield Finding(
         rule="lambda-bound",
-        weight=85,
+        weight=80,
         title=f"λ is too large for the learning rate ({trial.recipe})",
         trials=[trial.id],
         evidence=[_beyond(one) for one in found[:MOST_CLIENTS]],

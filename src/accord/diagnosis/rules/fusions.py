@@ -140,7 +140,10 @@ def blind_class(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
         title="fused models do not recognise some classes",
         trials=[trial.id],
         evidence=[f"{trial.recipe}, {name}: recall below {percent(BLIND)} of {listed(told, 5)}."],
-        meaning="Clients hold these classes, but the other clients outvote them in the fusion.",
+        meaning=(
+            "Clients hold these classes. Either their nets have not learnt them yet, or clients "
+            "without these classes outweigh them in the fusion."
+        ),
         remedy=f"Let a client vote on a class by its images of the class: {BETTER}.",
         override=fuse_with(run, [], BETTER) if name != BETTER and has_uploads(trial) else None,
         strength=len(blind),

@@ -36,6 +36,7 @@ class Pair(NamedTuple):
 
     better: str
     other: str
+    alpha: float | None
     differences: list[float]
 
     @property
@@ -111,20 +112,22 @@ def seeds_needed(differences: Sequence[float]) -> int | None:
 def _ranked(run: RunEvidence) -> Iterator[list[Pair]]:
     """For each setting: each recipe with the next best one, from the best on."""
     settings: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    alphas: dict[str, float | None] = {}
     for trial in run.trials:
         own = own_fusion(trial)
         if own is None or trial.seed is None or trial.recipe in REFERENCE_RECIPES or trial.pooled:
             continue
         setting = str(_setting(run, trial.info))
+        alphas[setting] = trial.alpha
         settings[setting][trial.recipe][trial.seed] = own[1]["accuracy"]
-    for recipes in settings.values():
+    for setting, recipes in settings.items():
         order = sorted(recipes, key=lambda name: -statistics.mean(recipes[name].values()))
         pairs = []
         for better, other in itertools.pairwise(order):
             seeds = sorted(recipes[better].keys() & recipes[other].keys())
             differences = [recipes[better][seed] - recipes[other][seed] for seed in seeds]
             if differences:
-                pairs.append(Pair(better, other, differences))
+                pairs.append(Pair(better, other, alphas[setting], differences))
         yield pairs
 
 
@@ -142,7 +145,8 @@ def _setting(run: RunEvidence, info: dict[str, Any]) -> list[Any]:
 
 
 def _told(pair: Pair) -> str:
-    between = f"{pair.better} − {pair.other}"
+    where = "" if pair.alpha is None else f"α {pair.alpha:g}, "
+    between = f"{where}{pair.better} − {pair.other}"
     count = len(pair.differences)
     if count == 1:
         return f"{between}: {points(pair.mean)}, with one seed."

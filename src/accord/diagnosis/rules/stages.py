@@ -13,14 +13,16 @@ from accord.diagnosis.reading import (
     margin,
     own_fusion,
     percent,
+    share,
 )
-from accord.diagnosis.remedies import run_changed, run_recipes
+from accord.diagnosis.remedies import fuse_with, run_changed, run_recipes
 from accord.diagnosis.rule import on_trials
 from accord.diagnosis.rules.explosion import exploded
 from accord.report.evidence import Evidence, RunEvidence
 
 FORGOTTEN = 1.1  # × L_al at the end of the first stage; epochs of one stage differ by less
 MOST = 0.5  # share of the clients of which this must be true
+LEARNT = 2.0  # × guessing: an accuracy on the own images above it is no chance
 DECLINE = 0.03  # a fall of the accuracy by less than this is usual from epoch to epoch
 
 
@@ -85,7 +87,7 @@ def forgetting(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
 
 
 @on_trials("at-chance")
-def at_chance(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:  # noqa: ARG001
+def at_chance(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
     """The final model is no better than guessing."""
     own = own_fusion(trial)
     if own is None:
@@ -94,7 +96,8 @@ def at_chance(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:  # noqa: 
     accuracy, guess = figures["accuracy"], best_guess(trial, figures)
     if guess is None or accuracy > guess + margin(accuracy, guess, images_measured(figures)):
         return
-    trained = (trial.final or {}).get("train_accuracy")
+    trained = share((trial.final or {}).get("train_accuracy")) or 0.0
+    learnt = trained > LEARNT * guess
     told = f" The clients' nets reach {percent(trained)} on their own images." if trained else ""
     yield Finding(
         rule="at-chance",
@@ -103,10 +106,16 @@ def at_chance(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:  # noqa: 
         trials=[trial.id],
         evidence=[f"The accuracy is {percent(accuracy)}; guessing reaches {percent(guess)}.{told}"],
         meaning=(
-            "If the clients' nets are good on their own images, the fusion fails; otherwise the "
-            "training does."
+            "The clients have learnt something, but the fusion loses it."
+            if learnt
+            else "The clients' nets have learnt nothing, so that no fusion can help."
         ),
-        remedy="Look at `accord dials RUN` and at the other findings about this trial.",
+        remedy=(
+            "Fuse the same uploads in another way."
+            if learnt
+            else "See whether the losses fall (`accord dials RUN`); change budget.lr or epochs."
+        ),
+        override=fuse_with(run, [trial], "classwise") if learnt and name != "classwise" else None,
         strength=guess - accuracy,
     )
 
