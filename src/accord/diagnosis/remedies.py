@@ -49,8 +49,12 @@ def fuse_with(
     trials: Sequence[Evidence],
     *fusions: str,
     without: Sequence[str] = (),
+    save: bool = False,
 ) -> str | None:
-    """`accord fuse` for one trial or for all; nothing if the uploads are not there."""
+    """`accord fuse` for one trial or for all; nothing if the uploads are not there.
+
+    With `save`, the model is saved: for a fusion that has already been measured.
+    """
     if not all(has_uploads(trial) for trial in trials):
         return None
     words = ["accord", "fuse", str(run.record.path)]
@@ -58,6 +62,8 @@ def fuse_with(
     words += [word for name in without for word in ("--without", name)]
     if len(trials) == 1:
         words += ["--trial", trials[0].id]
+    if save:
+        words += ["--save", "model"]
     return " ".join(map(shlex.quote, words))
 
 

@@ -46,7 +46,8 @@ def worse_than_client(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
         return
     known = _others(trial, name)
     other = max(known, key=lambda one: known[one], default=None)
-    chosen = other if other is not None and known[other] > alone[best] else BETTER
+    measured = other is not None and known[other] > alone[best]
+    chosen = other if other is not None and measured else BETTER
     yield Finding(
         rule="worse-than-client",
         weight=80,
@@ -58,7 +59,7 @@ def worse_than_client(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
         ],
         meaning="The fusion loses what clients have learnt. This client gains nothing from it.",
         remedy=f"Fuse the same uploads in another way, for example with {chosen}.",
-        override=fuse_with(run, [trial], chosen),
+        override=fuse_with(run, [trial], chosen, save=measured),
         strength=gap,
     )
 
@@ -81,16 +82,16 @@ def better_fusion(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
     yield Finding(
         rule="better-fusion",
         weight=65,
-        title=f"{best} is far better than {name} on the same uploads ({trial.recipe})",
+        title=f"{best} is far better than the recipe's own fusion",
         trials=[trial.id],
         evidence=[
-            f"{best} reaches {percent(known[best])}, {name} {percent(figures['accuracy'])}: "
-            f"{points(gain)} more.",
+            f"{trial.recipe}: {best} of the same uploads reaches {percent(known[best])}, {name} "
+            f"{percent(figures['accuracy'])}, {points(gain)} less.",
             *_validation(trial, name, best),
         ],
         meaning="The clients have learnt more than this fusion shows. Fusing again trains nothing.",
-        remedy=f"Use {best} for these uploads, and measure it for the other recipes too.",
-        override=fuse_with(run, [trial], best) if best in _registered() else None,
+        remedy=f"Save the model of {best}, and measure {best} for the other recipes too.",
+        override=fuse_with(run, [trial], best, save=True) if best in _registered() else None,
         strength=gain,
     )
 
