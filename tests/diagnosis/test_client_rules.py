@@ -224,3 +224,18 @@ def test_trials_and_clients_that_failed_are_found(tmp_path: Path) -> None:
     assert found.rule == "failed-clients"
     assert "Client 1 missed 1 of 2 rounds, first round 2: no�[31m answer" in found.evidence[1]
     assert findings(tmp_path, Written("fafi", rounds=rounds[:1])) == []
+
+
+def test_a_client_that_does_not_learn_its_own_images_is_found(tmp_path: Path) -> None:
+    def trained(*accuracies: float) -> Written:
+        names = {str(index): "x" for index in range(len(accuracies))}
+        trial = Written("fafi", client_files=names, label_counts=[[50] * 10] * len(names))
+        clients = [{"client": str(k), "train_accuracy": a} for k, a in enumerate(accuracies)]
+        return trial.at(5, clients, features=0.5)
+
+    (found,) = findings(tmp_path, trained(0.9, 0.14, 0.95))
+    assert found.rule == "client-does-not-learn"
+    assert "client 1 is right on 14.0 %" in found.evidence[0]
+    assert "the median of all clients is 90.0 %. It holds 500 images" in found.evidence[0]
+    for usual in ((0.9, 0.7, 0.95), (0.4, 0.1, 0.5), (0.9, 0.1)):
+        assert findings(tmp_path, trained(*usual)) == []
