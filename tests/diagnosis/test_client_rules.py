@@ -62,6 +62,7 @@ def test_a_client_whose_leaving_helps_is_named(tmp_path: Path) -> None:
     assert helps(leave(0.1, "validation")) == []
     (found,) = helps(leave(0.2, "validation"))
     assert "validation images" in found.evidence[0]
+    assert "at most 6.4 points" in found.evidence[0]  # √((0.5·0.5 + 0.7·0.3)/111)
     assert "confirm" not in found.meaning
 
 

@@ -168,7 +168,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> None:
 
 @given(data=st.data())
 @settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_no_damaged_record_stops_the_diagnosis(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
