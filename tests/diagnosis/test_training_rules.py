@@ -136,8 +136,8 @@ def test_a_gradient_that_dominates_is_found(tmp_path: Path) -> None:
         assert f"the {which} gradient dominates" in found.title
     assert findings(tmp_path, gradients([0.1] * 4, 1.0, 0.07)) == []
     # An attenuated λ ends at 0; this is intended.
-    ending = {"0": [5, 0.0], "1": [5, 0.0]}
-    faded = gradients([0.1] * 2, 1.0, 0.07).dial("lambda_effective", ending)
+    ending = {"0": [5, 5, 0.0], "1": [5, 5, 0.0]}
+    faded = gradients([-0.5] * 3, 1.0, 0.15).dial("lambda_effective", ending)
     assert findings(tmp_path, faded) == []
 
 
