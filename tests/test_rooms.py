@@ -32,6 +32,7 @@ ROOMS = (
     "model",  # a fused model that a user keeps
     "federation",  # brief, ask, advance, fuse, measure
     "report",  # tables, progress, estimates
+    "diagnosis",  # findings about a run, and their rules
     "advice",  # facts about a federation, and the recipe that fits it
     "flower",  # many machines, over Flower
     "commands",  # the commands of the command line

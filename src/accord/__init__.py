@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from accord.core.errors import AccordError
 
 if TYPE_CHECKING:
-    from accord.api import advise, answer, brief, fuse, fuse_files, load, run, teacher
+    from accord.api import advise, answer, brief, diagnose, fuse, fuse_files, load, run, teacher
     from accord.model.predictor import Predictor
     from accord.report.results import Results
     from accord.study.study import Study, load_study
@@ -27,6 +27,7 @@ __all__ = [
     "advise",
     "answer",
     "brief",
+    "diagnose",
     "fuse",
     "fuse_files",
     "load",
@@ -38,7 +39,7 @@ __all__ = [
 # These names are imported when they are first used, because many commands do not need torch.
 _HOMES = {
     **dict.fromkeys(
-        ("advise", "answer", "brief", "fuse", "fuse_files", "load", "run", "teacher"),
+        ("advise", "answer", "brief", "diagnose", "fuse", "fuse_files", "load", "run", "teacher"),
         "accord.api",
     ),
     **dict.fromkeys(("Study", "load_study"), "accord.study.study"),

@@ -13,6 +13,9 @@ from accord.advice.facts import Limits
 from accord.advice.gather import source_of
 from accord.advice.written import refuse_to_replace
 from accord.core.errors import AccordError
+from accord.diagnosis.diagnose import diagnose as diagnose_runs
+from accord.diagnosis.diagnose import only_trials
+from accord.diagnosis.finding import Finding
 from accord.engines.base import Engine
 from accord.engines.local import refuse_two_kinds_of_workers, start_workers, workers_for
 from accord.federation.answering import answer
@@ -25,6 +28,7 @@ from accord.federation.run import run_study
 from accord.federation.tasks import Task
 from accord.messages.saved_model import refuse_to_train
 from accord.record.record import Record
+from accord.report.evidence import read_evidence
 from accord.report.progress import Silent, make_watcher
 from accord.report.results import Results, load
 from accord.report.terminal import tell
@@ -32,7 +36,7 @@ from accord.study.study import Study, load_study
 from accord.study.syntax import Spec
 from accord.study.teacher_study import teacher_study
 
-__all__ = ["advise", "answer", "brief", "fuse", "fuse_files", "load", "run", "teacher"]
+__all__ = ["advise", "answer", "brief", "diagnose", "fuse", "fuse_files", "load", "run", "teacher"]
 
 
 def run(
@@ -135,6 +139,14 @@ def fuse(
             watcher=_watcher(quiet),
         )
     return Results.of(record)
+
+
+def diagnose(*run_dirs: Path | str, trial: str | None = None) -> list[Finding]:
+    """What went wrong in one or several runs: findings with evidence and remedy, heaviest first.
+
+    `trial`: only trials whose name contains this text.
+    """
+    return diagnose_runs(only_trials(read_evidence([Path(one) for one in run_dirs]), trial))
 
 
 def brief(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
+RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="run directories")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a saved model")]
 Overrides = Annotated[
     list[str] | None,

@@ -1,14 +1,13 @@
-"""The commands that read a record: its results, a comparison, and its dials."""
+"""The commands that read a record: results, a comparison, dials, and a diagnosis."""
 
 from __future__ import annotations
 
 from json import dumps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.commands.options import RunFolder, SomeTrials
+from accord.commands.options import RunFolder, RunFolders, SomeTrials
 from accord.core.errors import AccordError
 from accord.report.terminal import show, show_results, width
 
@@ -72,8 +71,27 @@ def dials(
         show(*show_dials(found.record, keys or (), trial, width()))
 
 
+def diagnose(
+    run_dirs: RunFolders,
+    trial: SomeTrials = None,
+    json: Annotated[bool, typer.Option("--json", help="show the findings as JSON")] = False,
+) -> None:
+    """Say what went wrong in a run and why, with the evidence and what to try."""
+    from accord.diagnosis.diagnose import diagnose as findings_of
+    from accord.diagnosis.diagnose import only_trials
+    from accord.diagnosis.show import show_findings, to_json
+    from accord.report.evidence import read_evidence
+
+    runs = only_trials(read_evidence(run_dirs), trial)
+    findings = findings_of(runs)
+    if json:
+        print(to_json(runs, findings))
+    else:
+        show(*show_findings(runs, findings, width()))
+
+
 def compare(
-    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run directories")],
+    run_dirs: RunFolders,
     baseline: Annotated[
         str,
         typer.Option(metavar="RECIPE[:FUSION][@RUN]", help="the recipe to compare all others with"),

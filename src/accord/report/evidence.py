@@ -25,7 +25,10 @@ from accord.report.dials import Event, clients_of, events_of
 from accord.report.results import open_record
 
 # What reading JSON of unknown content can raise, besides AccordError.
-ODD = (AccordError, OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
+ODD = (
+    *(AccordError, OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError),
+    OverflowError,  # int(math.inf)
+)
 
 Series = dict[str, dict[int, float]]  # client → epoch → value
 
