@@ -21,6 +21,7 @@ STEPS = 127  # the int8 value of a correlation of 1
 NOISE = 1e-12  # × squared mean: the variance of a constant feature after rounding to float32
 TINY = 1e-6  # × squared mean: the rounding error of float32 sums of few images
 CLOSE = 1e-2  # the most that rounding may add to a correlation of 1
+ROWS = 256  # rows of a scatter that are checked at a time
 ROUNDING: dict[torch.dtype, float] = {  # the most by which packing may change a correlation
     torch.float32: 2**-24,
     torch.float16: 2**-12,
@@ -93,10 +94,10 @@ class Sums:
         told = {"label_counts": self.counts, "feature_sums": self.sums.float()}
         upper = _upper(len(self.scatter))
         if packing == "float32":
-            return {**told, "scatter": self.scatter[upper[0], upper[1]].float()}
+            return {**told, "scatter": self.scatter.masked_select(upper).float()}
         spread = self.scatter.diagonal().clamp(min=0).sqrt()
         scale = torch.where(spread > 0, spread, 1.0)
-        packed = (self.scatter / scale / scale[:, None])[upper[0], upper[1]]
+        packed = (self.scatter / scale / scale[:, None]).masked_select(upper)
         rounded = packed.half() if packing == "float16" else (packed * STEPS).round().to(torch.int8)
         return {**told, "scatter_spread": spread.float(), "scatter": rounded}
 
@@ -110,8 +111,8 @@ class Sums:
             packed = packed / STEPS
         scatter = torch.zeros(width, width, dtype=torch.float64)
         upper = _upper(width)
-        scatter[upper[0], upper[1]] = packed
-        scatter[upper[1], upper[0]] = packed
+        for half in (scatter, scatter.T):
+            half.masked_scatter_(upper, packed)
         if "scatter_spread" in tensors:
             spread = tensors["scatter_spread"].double()
             scatter *= spread * spread[:, None]
@@ -146,8 +147,7 @@ def check_sums(tensors: dict[str, Tensor], where: str) -> None:
             f"{where}: its classes lie further apart than its scatter allows: no set of images has "
             "such sums."
         )
-    bound = variance.sqrt() * variance.sqrt()[:, None]
-    if bool((found.scatter.abs() > bound * (1 + CLOSE) + 1e-12).any()):
+    if not _within_bounds(found.scatter):
         raise AccordError(
             f"{where}: two features are correlated by more than 1: no set of images has such a "
             "scatter."
@@ -156,13 +156,24 @@ def check_sums(tensors: dict[str, Tensor], where: str) -> None:
     slack = CLOSE + 4 * len(variance) ** 0.5 * ROUNDING[tensors["scatter"].dtype]
     # The correlations of a constant feature come from float32 rounding errors alone.
     spread = (variance + NOISE * found.total * found.mean.square()).sqrt().clamp(min=1e-150)
-    correlations = found.scatter / spread / spread[:, None]
+    # The scatter is not needed any more, so that no further matrix of its size is made.
+    correlations = found.scatter.div_(spread).div_(spread[:, None])
     correlations.diagonal().add_(slack)
     if int(torch.linalg.cholesky_ex(correlations.float())[1]):
         raise AccordError(
             f"{where}: some mix of features has a scatter below 0: no set of images has such a "
             "scatter."
         )
+
+
+def _within_bounds(scatter: Tensor) -> bool:
+    """Whether |S_ij| ≤ √(S_ii S_jj), up to rounding; a few rows at a time, to save memory."""
+    deviation = scatter.diagonal().sqrt()
+    pairs = zip(scatter.split(ROWS), deviation.split(ROWS), strict=True)
+    return not any(
+        bool((rows.abs() > some[:, None] * deviation * (1 + CLOSE) + 1e-12).any())
+        for rows, some in pairs
+    )
 
 
 def _between(sums: Sums) -> Tensor:
@@ -173,4 +184,5 @@ def _between(sums: Sums) -> Tensor:
 
 
 def _upper(width: int) -> Tensor:
-    return torch.triu_indices(width, width)
+    """Which entries of a symmetric matrix are sent: those of its upper triangle, row by row."""
+    return torch.ones(width, width, dtype=torch.bool).triu_()

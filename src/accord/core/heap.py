@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 SETTING = "MALLOC_MMAP_THRESHOLD_"  # glibc reads it when a process starts
 M_MMAP_THRESHOLD = -3  # its name in malloc.h
-LARGE = 2**25  # bytes; older versions of glibc refuse a larger threshold
+LARGE = 2**23  # bytes
 
 
 @contextmanager
