@@ -31,6 +31,7 @@ ROOMS = (
     "model",  # a fused model that a user keeps
     "federation",  # brief, ask, advance, fuse, measure
     "report",  # tables, progress, estimates
+    "page",  # the report as a page, as Markdown and as LaTeX
     "advice",  # facts about a federation, and the recipe that fits it
     "flower",  # many machines, over Flower
     "commands",  # the commands of the command line

@@ -17,6 +17,7 @@ from accord.commands.fusing import fuse
 from accord.commands.models import export, predict
 from accord.commands.overview import data, doctor, recipes
 from accord.commands.reading import compare, dials, results
+from accord.commands.reporting import report
 from accord.commands.training import run, teacher
 from accord.core.errors import AccordError
 from accord.core.text import printable
@@ -44,7 +45,7 @@ def about(
 
 STOPPED = 130
 COMMANDS = (
-    *(run, results, compare, dials, fuse, teacher),
+    *(run, results, compare, dials, report, fuse, teacher),
     *(brief, answer, show, predict, export),
     *(advise, recipes, data, doctor),
 )
