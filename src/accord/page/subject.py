@@ -138,4 +138,3 @@ def _paired(lines: Sequence[Line], asked: str, *, strict: bool, missing: list[st
             raise
         missing.append(f"There are no differences to a baseline: {error}")
         return in_order([Pair(line, None, str(error)) for line in lines])
-

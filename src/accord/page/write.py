@@ -63,9 +63,7 @@ def write_report(
 def refuse_to_replace(out: Path, form: Form) -> None:
     """Refuses a folder, and a file that is no report of this kind."""
     if out.is_dir():
-        raise AccordError(
-            f"-o {out} is a folder. Name a file, for example -o {out / NAME}."
-        )
+        raise AccordError(f"-o {out} is a folder. Name a file, for example -o {out / NAME}.")
     if not out.exists():
         return
     with out.open("rb") as file:

@@ -152,9 +152,7 @@ def _unique(text: str, prefix: str) -> str:
     """Ids that nothing refers to are dropped; the others get a prefix."""
     text = text.replace("xlink:href", "href")
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
-    text = re.sub(
-        r' id="([^"]*)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", text
-    )
+    text = re.sub(r' id="([^"]*)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", text)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
 
 

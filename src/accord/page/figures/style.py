@@ -41,7 +41,12 @@ def colour(index: int | None) -> str:
 def keys_for(labels: Sequence[str]) -> list[Key]:
     """One key per label, all different: colour, marker and line style."""
     return [
-        Key(label, index % MOST, line=LINES[index % len(LINES)], marker=MARKERS[index % MOST])
+        Key(
+            label,
+            index % MOST,
+            line=LINES[(index + index // MOST) % len(LINES)],
+            marker=MARKERS[index % MOST],
+        )
         for index, label in enumerate(labels)
     ]
 
