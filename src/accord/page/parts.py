@@ -56,6 +56,7 @@ class Panel:
 
     draw: Callable[[str], str]
     title: str = ""
+    wide: bool = False  # it needs twice the width
 
 
 @dataclass(frozen=True)

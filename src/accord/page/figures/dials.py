@@ -13,7 +13,10 @@ from accord.report.evidence import Evidence, Series
 
 # What each panel of the figure shows: its title and axis, and its dials with their names.
 GROUPS: tuple[tuple[str, str, bool, dict[str, str]], ...] = (
-    ("Learnt uncertainties", "σ²", True, {"sigma_sq_local": "σ² local", "sigma_sq_align": "σ² align"}),
+    (
+        "Learnt uncertainties", "σ²", True,
+        {"sigma_sq_local": "σ² local", "sigma_sq_align": "σ² align"},
+    ),
     ("Losses", "mean loss", True, {"loss_local": "L local", "loss_align": "L align"}),
     (
         "Norms of the gradients", "norm", True,

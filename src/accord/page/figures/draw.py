@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 330, 226  # of a panel, in CSS pixels
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",  # texts stay texts
     "svg.hashsalt": "accord",  # the same plot has the same bytes
     "text.parse_math": False,  # a $ in a name is a $
@@ -89,8 +89,9 @@ def missing_library() -> AccordError:
 
 def curve_style(key: Key, **more: Any) -> dict[str, Any]:
     """The arguments of `Axes.plot` for a series."""
-    found = {"color": colour(key.colour), "linestyle": key.line, "marker": key.marker or None}
-    return {**found, "markeredgecolor": PAPER, "markeredgewidth": 0.8, **more}
+    found = {"color": colour(key.colour), "linestyle": key.line or "none"}
+    marker = {"marker": key.marker or None, "markeredgecolor": PAPER, "markeredgewidth": 0.8}
+    return {**found, **marker, **more}
 
 
 def power_ticks(axis: Any) -> None:

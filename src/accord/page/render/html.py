@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def _finalize(value: Any) -> Any:
     from markupsafe import Markup
 
     if isinstance(value, str) and not isinstance(value, Markup):
-        return "\n".join(map(printable, value.split("\n")))
+        return re.sub(r"[^\n\u2007]+", lambda found: printable(found[0]), value)
     return value
 
 

@@ -20,7 +20,8 @@ SPECIAL = {
     "√": r"\ensuremath{\surd}", "→": r"\ensuremath{\rightarrow}", "·": r"\ensuremath{\cdot}",
     "≤": r"\ensuremath{\leq}", "≥": r"\ensuremath{\geq}", "∞": r"\ensuremath{\infty}",
     "∇": r"\ensuremath{\nabla}", "⁻": r"\textsuperscript{--}",
-    "–": r"\textendash{}", "—": r"\textemdash{}", "…": r"\ldots{}", "’": r"\textquoteright{}", "²": r"\textsuperscript{2}",
+    "–": r"\textendash{}", "—": r"\textemdash{}", "…": r"\ldots{}", "’": r"\textquoteright{}",
+    "²": r"\textsuperscript{2}",
     "₀": r"\textsubscript{0}", "★": r"\ensuremath{\star}", "\u2007": "~", "�": "?",
 }  # fmt: skip
 BEYOND = re.compile(r"[^\n\x20-\x7e\u00a1-\u00ff]")  # what inputenc does not know

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from accord.core.names import shown
 from accord.page.figures.curves import Dot, dots
@@ -42,7 +43,7 @@ def costs(subject: Subject) -> list[Part]:
     rest = len(places) - len(shown_places)
     caption = "Mean over seeds; vertical lines: ± one standard deviation. Logarithmic x axes."
     caption += f" Further settings: {rest}." if rest else ""
-    return [Figure(panels, " ".join(words), caption, list(keys.values()))]
+    return [Figure(panels, " ".join(words), caption, [replace(k, line="") for k in keys.values()])]
 
 
 def _lines(place: Place) -> list[Line]:

@@ -119,7 +119,7 @@ def _tables(subject: Subject, places: Sequence[Place]) -> list[Table]:
         for point in course_of(subject, line):
             rows.append(_row(subject, place, line, point, candidates))
     notes = [
-        f"Baseline: {shown(subject.baseline)}. Accuracy in percent and differences in points, means "
+        f"Baseline: {shown(subject.baseline)}. Accuracy in percent, differences in points: means "
         "over the seeds of both lines, at each measured epoch (e) or round (r)."
     ]
     return [Table(columns, rows, title="At each checkpoint", notes=notes)]

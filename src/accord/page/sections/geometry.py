@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from accord.core.names import shown
-from accord.page.figures.boxes import boxes
+from accord.page.figures.strips import Group, boxes
 from accord.page.geometry import CLIENTS, Geometry, geometry_of
 from accord.page.kinds import Kind, kinds_of
 from accord.page.parts import Cell, Column, Figure, Part, Prose, Table
@@ -51,7 +51,7 @@ def _table(found: list[tuple[Kind, Geometry]]) -> Table:
                 _cosine([shape.target]),
                 _cosine(every),
                 _cosine(held),
-                _cosine([max(every, key=lambda value, at=shape.target: abs(value - at))]),
+                _cosine([_furthest(every, shape.target)]),
                 _cosine(shape.between),
             ]
         )
@@ -67,6 +67,10 @@ def _table(found: list[tuple[Kind, Geometry]]) -> Table:
     return Table([Column(h, number=i > 1) for i, h in enumerate(heads)], rows, notes=notes)
 
 
+def _furthest(values: list[float], target: float) -> float:
+    return max(values, key=lambda value: abs(value - target))
+
+
 def _cosine(values: list[float]) -> Cell:
     if not values:
         return Cell("–")
@@ -79,14 +83,14 @@ def _cosine(values: list[float]) -> Cell:
 
 def _figure(found: list[tuple[Kind, Geometry]]) -> Figure:
     groups = [
-        (kind.words, [value for values in shape.within.values() for value in values])
+        Group(kind.words, [value for values in shape.within.values() for value in values])
         for kind, shape in found
     ]
     target = found[0][1].target
     told = "; ".join(
-        f"{name}: median {statistics.median(values):.3f}, from {min(values):.3f} to "
-        f"{max(values):.3f}"
-        for name, values in groups
+        f"{one.name}: median {statistics.median(one.values):.3f}, from {min(one.values):.3f} to "
+        f"{max(one.values):.3f}"
+        for one in groups
     )
     caption = (
         "Cosines of all pairs of classes at all clients: quartiles, lowest and highest value. "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from accord.core.names import shown
 from accord.page.differences import between, interval, signed, to_baseline
+from accord.page.figures.headline import headline_figure
 from accord.page.grid import Grid, Place, grids_of
 from accord.page.parts import Cell, Column, Part, Prose, Table
 from accord.page.section import section
@@ -22,6 +23,7 @@ def headline(subject: Subject) -> list[Part]:
     if not grids:
         return [Prose("No trial is finished, so that there is no table of results yet.")]
     parts: list[Part] = [_table(grid, subject) for grid in grids]
+    parts.append(headline_figure([place for grid in grids for place in grid.places]))
     return [*parts, *(Prose(text, quiet=True) for text in _remarks(subject))]
 
 

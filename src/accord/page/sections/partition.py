@@ -70,11 +70,8 @@ def _summary(trial: Evidence) -> str:
     sizes = [sum(row) for row in counts]
     entropies = [label_entropy(row) for row in counts]
     held = [sum(1 for count in row if count) for row in counts]
-    nowhere = [
-        n
-        for n, column in zip(trial.classes, zip(*counts, strict=True), strict=True)
-        if not any(column)
-    ]
+    totals = [sum(column) for column in zip(*counts, strict=True)]
+    nowhere = [name for name, total in zip(trial.classes, totals, strict=True) if not total]
     told = (
         f"{len(counts)} clients with {min(sizes):,} to {max(sizes):,} images of {min(held)} to "
         f"{max(held)} classes; label entropy {min(entropies):.2f} to {max(entropies):.2f} bits."

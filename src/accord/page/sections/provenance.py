@@ -25,9 +25,9 @@ def provenance(subject: Subject) -> list[Part]:
     ]
     parts: list[Part] = [
         Prose(
-            "These commands repeat all trials. On the same kind of processor with the same versions "
-            "of packages, the results are the same bit for bit; the hash of a partition shows "
-            "whether it is the same one."
+            "These commands repeat all trials. On the same kind of processor with the same "
+            "versions of packages, the results are the same bit for bit; the hash of a partition "
+            "shows whether it is the same one."
         ),
         Code("\n".join(commands)),
     ]

@@ -59,8 +59,9 @@ def _table(lines: list[dict[str, Any]]) -> Table:
     first = lines[0]
     alpha = f", α {first['alpha']:g}" if isinstance(first["alpha"], float) else ""
     title = f"{first['dataset']}, {first['partition']}{alpha}, {first['clients']} clients"
+    counts = {len(line["seeds"]) for line in lines}
     notes = [
-        f"Accuracy on the held-out images of each site, {spread({len(x['seeds']) for x in lines})}. "
+        f"Accuracy on the held-out images of each site, {spread(counts)}. "
         "Alone: the site's own net; central: the net of all images."
     ]
     return Table(columns, rows, title=shown(title), notes=notes)
