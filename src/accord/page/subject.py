@@ -59,6 +59,7 @@ def read_subject(paths: Sequence[Path], trial: str | None, baseline: str | None)
     """Reads runs. Only folders that are no record, and unknown names, raise an AccordError."""
     runs = read_evidence(paths)
     missing = [sentence for run in runs for sentence in run.missing]
+    missing += [sentence for run in runs for sentence in _not_begun(run)]
     trials = [one for run in runs for one in run.trials if trial is None or trial in one.id]
     if trial is not None and not trials:
         known = listed([one.id for run in runs for one in run.trials]) or "none"
@@ -68,6 +69,19 @@ def read_subject(paths: Sequence[Path], trial: str | None, baseline: str | None)
     pairs = _paired(lines, asked, strict=baseline is not None, missing=missing)
     told = next((pair.line.name for pair in pairs if pair.is_baseline), asked)
     return Subject(runs, trials, pairs, told, baseline is not None, missing, paths)
+
+
+def _not_begun(run: RunEvidence) -> list[str]:
+    """Says how many trials of the study have no folder yet, if its study can still be read."""
+    from accord.study.study import load_study
+
+    try:
+        asked = len(load_study(run.record.path / "study.yaml").trials())
+    except ODD:
+        return []
+    count = asked - len(run.record.trials())
+    are = "trial has" if count == 1 else "trials have"
+    return [f"{count} {are} not begun in {shown(run.label)}."] if count > 0 else []
 
 
 def _measured(

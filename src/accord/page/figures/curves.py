@@ -57,7 +57,7 @@ def _drawing(
                 axes.axhline(level.value, color=GREY, linewidth=1, linestyle=(0, (4, 3)))
                 axes.annotate(
                     level.label, (1, level.value), xycoords=("axes fraction", "data"),
-                    xytext=(0, 2), textcoords="offset points", ha="right", fontsize=8.5,
+                    xytext=(0, 2), textcoords="offset points", ha="right", fontsize=9.5,
                 )  # fmt: skip
             for one in series:
                 if one.low:

@@ -6,24 +6,26 @@ from collections.abc import Mapping, Sequence
 
 from accord.core.names import shown
 from accord.page.figures.curves import Curve, Level, curves
-from accord.page.figures.style import MARKERS, MOST
+from accord.page.figures.style import BLACK, MARKERS, MOST
 from accord.page.parts import Figure, Key, Panel
 from accord.page.telemetry import is_constant, number, over_clients, positive
 from accord.report.evidence import Evidence, Series
 
 # What each panel of the figure shows: its title and axis, and its dials with their names.
+LOCAL, ALIGNMENT = "local loss", "alignment loss"
 GROUPS: tuple[tuple[str, str, bool, dict[str, str]], ...] = (
     (
-        "Learnt uncertainties", "σ²", True,
-        {"sigma_sq_local": "σ² local", "sigma_sq_align": "σ² align"},
+        *("Learnt uncertainties", "σ²", True),
+        {"sigma_sq_local": LOCAL, "sigma_sq_align": ALIGNMENT},
     ),
-    ("Losses", "mean loss", True, {"loss_local": "L local", "loss_align": "L align"}),
+    ("Losses", "mean over the epoch", True, {"loss_local": LOCAL, "loss_align": ALIGNMENT}),
     (
-        "Norms of the gradients", "norm", True,
-        {"gradient_norm_local": "∇L local", "gradient_norm_align": "∇L align"},
+        *("Norms of the gradients", "norm", True),
+        {"gradient_norm_local": LOCAL, "gradient_norm_align": ALIGNMENT},
     ),
-    ("Conflict of the gradients", "cosine", False, {"gradient_cosine": "cosine"}),
-)  # fmt: skip
+    ("Conflict of the gradients", "cosine of both gradients", False, {"gradient_cosine": ""}),
+)
+STYLES = ((BLACK, "-", "o"), (None, "--", "s"))  # of the local and of the alignment loss
 
 
 def dial_figure(trial: Evidence, words: str) -> Figure | None:
@@ -41,7 +43,7 @@ def dial_figure(trial: Evidence, words: str) -> Figure | None:
         if found:
             panels.append(_panel(title, axis, log, found))
             told.append(_words(title, found))
-            keys += [key for key, _ in found.values() if key not in keys]
+            keys += [key for key, _ in found.values() if key.label and key not in keys]
     if not panels:
         return None
     caption = (
@@ -119,13 +121,16 @@ def _found(trial: Evidence, dials: Mapping[str, str], log: bool) -> dict[str, tu
             series = positive(trial.series(name)) if log else trial.series(name)
             if series:
                 term = name.removesuffix(kind).rstrip("_")
-                place = index if not term else 2 + len(found)
-                told = f"{label} ({shown(term)})" if term else label
-                found[name] = (
-                    Key(told, place, ("-", "--", "-.", ":")[place % 4], MARKERS[place % MOST]),
-                    series,
-                )
+                found[name] = (_key(index, label, term, len(found)), series)
     return found
+
+
+def _key(index: int, label: str, term: str, place: int) -> Key:
+    """The key of a dial; each of several alignment terms has a colour of its own."""
+    colour, line, marker = STYLES[index]
+    if not term:
+        return Key(label, colour, line, marker)
+    return Key(f"{label or 'cosine'} ({shown(term)})", place, line, MARKERS[place % MOST])
 
 
 def _panel(title: str, axis: str, log: bool, found: Mapping[str, tuple[Key, Series]]) -> Panel:
@@ -139,7 +144,7 @@ def _words(title: str, found: Mapping[str, tuple[Key, Series]]) -> str:
     told = []
     for key, series in found.values():
         course = over_clients(series)
-        told.append(
-            f"median {key.label} from {number(course.middle[0])} to {number(course.middle[-1])}"
-        )
+        whose = f" of the {key.label}" if key.label else ""
+        ends = (number(course.middle[0]), number(course.middle[-1]))
+        told.append(f"median{whose} from {ends[0]} to {ends[1]}")
     return f"{title}: {'; '.join(told)}."

@@ -32,10 +32,14 @@ VARIABLES = {
 }
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 MOST = len(COLOURS)  # series of one plot
+BLACK = -1  # the number of the colour of texts
 
 
 def colour(index: int | None) -> str:
-    return GREY if index is None else COLOURS[index % MOST]
+    """The colour of a key: grey without a number, and the colour of texts for BLACK."""
+    if index is None:
+        return GREY
+    return INK if index == BLACK else COLOURS[index % MOST]
 
 
 def keys_for(labels: Sequence[str]) -> list[Key]:

@@ -106,12 +106,12 @@ def _tables(subject: Subject, places: Sequence[Place]) -> list[Table]:
         for place in places
     }
     with_base = [place for place in places if base[id(place)] is not None]
-    candidates = _candidates(with_base)
+    candidates = _candidates(subject, with_base)
     if not with_base or not candidates:
         return []
     columns = [Column("setting"), Column("at", number=True), Column("baseline %", number=True)]
     for name in candidates:
-        columns += [Column(f"{shown(name)} %", number=True), Column("difference", number=True)]
+        columns.append(Column(f"{shown(name)} %", number=True))
     rows = []
     for place in with_base:
         line = base[id(place)]
@@ -119,21 +119,22 @@ def _tables(subject: Subject, places: Sequence[Place]) -> list[Table]:
         for point in course_of(subject, line):
             rows.append(_row(subject, place, line, point, candidates))
     notes = [
-        f"Baseline: {shown(subject.baseline)}. Accuracy in percent, differences in points: means "
-        "over the seeds of both lines, at each measured epoch (e) or round (r)."
+        f"Baseline: {shown(subject.baseline)}. Accuracy in percent, mean over seeds, at each "
+        "measured epoch (e) or round (r). Small: difference to the baseline in points."
     ]
     return [Table(columns, rows, title="At each checkpoint", notes=notes)]
 
 
-def _candidates(places: Sequence[Place]) -> list[str]:
-    """The best lines that are neither baseline nor reference."""
+def _candidates(subject: Subject, places: Sequence[Place]) -> list[str]:
+    """The best lines that are neither baseline nor reference, and were measured more than once."""
     found: dict[str, list[float]] = {}
     for place in places:
         for pair in place.pairs:
-            if not pair.is_baseline and not is_reference(pair.line) and pair.other is not None:
+            if pair.is_baseline or is_reference(pair.line) or pair.other is None:
+                continue
+            if len(course_of(subject, pair.line)) > 1:
                 found.setdefault(name_of(pair.line), []).extend(pair.line.values("final"))
-    ranked = sorted(found, key=lambda name: -statistics.fmean(found[name]))
-    return ranked[:CANDIDATES]
+    return sorted(found, key=lambda name: -statistics.fmean(found[name]))[:CANDIDATES]
 
 
 def _row(
@@ -149,10 +150,10 @@ def _row(
         same = _at(subject, other, line.unit, point.at) if other else None
         both = [seed for seed in point.values if same and seed in same.values]
         if same is None or not both:
-            cells += [Cell("–"), Cell("–")]
+            cells.append(Cell("–"))
             continue
         gap = statistics.fmean(same.values[seed] - point.values[seed] for seed in both)
-        cells += [Cell(f"{100 * same.mean:.1f}", same.mean), Cell(signed(gap), gap)]
+        cells.append(Cell(f"{100 * same.mean:.1f}", same.mean, under=signed(gap)))
     return cells
 
 

@@ -40,7 +40,8 @@ def _asked(subject: Subject) -> str:
     references = [name for name in names if name not in own]
     seeds = {trial.seed for trial in trials if trial.seed is not None}
     what = f"Which of {_counted(own, 'recipe')} is best" if len(own) > 1 else _single(own)
-    beside = f", beside the references {_joined(references)}" if references else ""
+    word = "reference" if len(references) == 1 else "references"
+    beside = f", beside the {word} {_joined(references)}" if references else ""
     return (
         f"{what} on {_where(subject)}? Measured with {_number(len(seeds), 'seed')}{beside}: "
         f"{_number(len(trials), 'trial')}."
