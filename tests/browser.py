@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -16,13 +17,22 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE = 60.0  # seconds to wait for an answer
 
 
+def _pipe() -> list[int]:
+    """A pipe whose descriptors are none of those that Chromium uses."""
+    ends = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved
+
+
 class Browser:
     """A headless Chromium with one page. `requests` and `problems` collect what the page did."""
 
     def __init__(self, profile: Path) -> None:
         assert CHROMIUM is not None
-        to_browser, self._out = os.pipe()
-        self._in, from_browser = os.pipe()
+        to_browser, self._out = _pipe()
+        self._in, from_browser = _pipe()
         options = (
             *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
             *("--disable-background-networking", "--no-first-run", "--hide-scrollbars"),
@@ -30,7 +40,7 @@ class Browser:
         )
         # Chromium reads commands from the descriptor 3 and writes answers to the descriptor 4.
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', CHROMIUM, *options],
+            ["bash", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', CHROMIUM, *options],
             pass_fds=(to_browser, from_browser),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

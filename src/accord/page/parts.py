@@ -39,6 +39,11 @@ class Table:
     heat: bool = False  # a heat map: its rows stay in their order
     across: str = ""  # the name of what the columns of a heat map are
 
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"expected {len(self.columns)} cells, found {len(row)}")
+
 
 @dataclass(frozen=True)
 class Key:

@@ -5,7 +5,7 @@ Numbers come from the modules of `accord compare`, so that both show the same va
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,11 @@ def _measured(
         if trial.status != "finished" or trial.seed is None:
             continue
         groups: dict[str, list[Any]] = {}
-        for row in _rows(trial, axes):
+        rows = _rows(trial, axes)
+        if not all(map(_sound, rows)):
+            missing.append(f"The setting of {shown(trial.id)} is damaged.")
+            continue
+        for row in rows:
             groups.setdefault(row["fusion"], []).append(row)
         for rows in groups.values():
             one = Measured(trial.run, rows, trial.info, axes)
@@ -123,6 +127,13 @@ def _rows(trial: Evidence, axes: Sequence[str]) -> list[Any]:
         return list(rows_of(trial.folder, axes))
     except ODD:
         return [{**dict.fromkeys(axes), **row} for row in trial.rows]
+
+
+def _sound(row: Mapping[str, Any]) -> bool:
+    """Whether the values by which lines are sorted have the types that they should have."""
+    texts = all(isinstance(row[key], str) for key in ("dataset", "partition", "recipe", "fusion"))
+    numbers = all(isinstance(row[key], int) for key in ("clients", "round", "epoch"))
+    return texts and numbers and (row["alpha"] is None or isinstance(row["alpha"], int | float))
 
 
 def _usual(runs: Sequence[RunEvidence], lines: Sequence[Line]) -> str:

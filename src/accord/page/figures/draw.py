@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,9 @@ def to_svg(figure: Figure, prefix: str) -> str:
     import matplotlib
 
     buffer = io.StringIO()
-    with matplotlib.rc_context(SETTINGS):
+    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+        # Letters that matplotlib cannot measure, such as Chinese ones; a browser has their fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format")))
     text = buffer.getvalue()
     text = text[text.index("<svg") :]

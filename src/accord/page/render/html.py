@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MARK = '<meta name="generator" content="accord report">'  # by which a page of ours is known
+PREFIX = "k-"  # of the ids of a sample, before it is copied
 ASSETS = files("accord.page") / "assets"
 
 
@@ -31,6 +32,7 @@ class Drawing:
     def __init__(self, total: int, tell: Callable[[int, int], None]) -> None:
         self.total, self.tell, self.done = total, tell, 0
         self.samples: dict[Key, str] = {}
+        self.copies = 0
 
     def panel(self, panel: Any) -> str:
         svg: str = panel.draw(f"f{self.done}-")
@@ -39,11 +41,12 @@ class Drawing:
         return svg
 
     def sample(self, key: Key) -> str:
-        """The sample of a line; equal lines share one drawing."""
+        """The sample of a line. Equal lines are drawn once, and every copy has its own ids."""
         plain = Key("", key.colour, key.line, key.marker)
         if plain not in self.samples:
-            self.samples[plain] = swatch(plain, f"k{len(self.samples)}-")
-        return self.samples[plain]
+            self.samples[plain] = swatch(plain, PREFIX)
+        self.copies += 1
+        return self.samples[plain].replace(PREFIX, f"k{self.copies}-")
 
 
 def to_html(

@@ -61,7 +61,8 @@ def _row(cells: Iterator[str]) -> str:
 def _cell(cell: Cell) -> str:
     text = f"**{escape(cell.text)}**" if cell.strong else escape(cell.text)
     tied = " ≈" if cell.tied else ""
-    return f"{text}{tied} {escape(cell.under)}".strip() if cell.under else f"{text}{tied}"
+    under = cell.under if cell.under[:1] in ("[", "") else f"({cell.under})"
+    return " ".join(filter(None, [f"{text}{tied}", escape(under)]))
 
 
 def _item(item: Item) -> str:

@@ -29,10 +29,12 @@ def classes(subject: Subject) -> list[Part]:
 
 
 def _known(subject: Subject, place: Place) -> dict[str, list[list[float]]]:
-    """Line → the sum of its confusion matrices over seeds."""
+    """Line → the sum of its confusion matrices over seeds, for lines with the same classes."""
+    names = _classes(subject, place)
     found = {}
     for line in place.lines:
-        total = _total(subject, line)
+        same = all(trial.classes == names for trial in subject.trials_of(line).values())
+        total = _total(subject, line) if same else []
         if total:
             found[name_of(line)] = total
     return found

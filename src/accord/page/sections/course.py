@@ -109,7 +109,8 @@ def _tables(subject: Subject, places: Sequence[Place]) -> list[Table]:
     candidates = _candidates(subject, with_base)
     if not with_base or not candidates:
         return []
-    columns = [Column("setting"), Column("at", number=True), Column("baseline %", number=True)]
+    columns = [Column("setting")] if len(with_base) > 1 else []
+    columns += [Column("at", number=True), Column("baseline %", number=True)]
     for name in candidates:
         columns.append(Column(f"{shown(name)} %", number=True))
     rows = []
@@ -117,12 +118,16 @@ def _tables(subject: Subject, places: Sequence[Place]) -> list[Table]:
         line = base[id(place)]
         assert line is not None
         for point in course_of(subject, line):
-            rows.append(_row(subject, place, line, point, candidates))
+            setting = [Cell(place.words)] if len(with_base) > 1 else []
+            rows.append([*setting, *_row(subject, place, line, point, candidates)])
     notes = [
         f"Baseline: {shown(subject.baseline)}. Accuracy in percent, mean over seeds, at each "
-        "measured epoch (e) or round (r). Small: difference to the baseline in points."
+        "measured epoch (e) or round (r). Small: difference to the baseline in points, of equal "
+        "seeds."
     ]
-    return [Table(columns, rows, title="At each checkpoint", notes=notes)]
+    where = f": {with_base[0].words}" if len(with_base) == 1 else ""
+    title = f"At each checkpoint{where}"
+    return [Table(columns, rows, title=title, notes=notes)]
 
 
 def _candidates(subject: Subject, places: Sequence[Place]) -> list[str]:
@@ -141,7 +146,6 @@ def _row(
     subject: Subject, place: Place, line: Line, point: Point, candidates: Sequence[str]
 ) -> list[Cell]:
     cells = [
-        Cell(place.words if len(place.column) > 40 or "%" in place.column else place.column),
         Cell(f"{point.at} {line.unit[0]}", point.at),
         Cell(f"{100 * point.mean:.1f}", point.mean),
     ]

@@ -122,7 +122,7 @@ def _remarks(subject: Subject) -> list[str]:
             f"The baseline {shown(subject.baseline)} was chosen automatically; --baseline "
             "RECIPE:FUSION chooses another one."
         )
-    if any(line.recipe == "local-only" for line in subject.lines):
+    if any(line.fusion == "client-best" for line in subject.lines):
         told.append(
             "client-best of local-only is chosen with the test labels: it is a reference and not "
             "a method."
