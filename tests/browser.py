@@ -120,7 +120,9 @@ class Browser:
     def _note(self, event: dict[str, Any]) -> None:
         about, method = event.get("params", {}), event.get("method")
         if method == "Network.requestWillBeSent":
-            self.requests.append(about["request"]["url"])
+            address = about["request"]["url"]
+            if not address.startswith("data:"):  # a picture inside the page
+                self.requests.append(address)
         elif method == "Runtime.exceptionThrown":
             self.problems.append(str(about["exceptionDetails"]))
         elif method == "Runtime.consoleAPICalled":

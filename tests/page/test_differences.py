@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made import full_trial
 from scipy import stats
 
 from accord.core.errors import AccordError
@@ -14,6 +13,7 @@ from accord.page.grid import grids_of
 from accord.page.parts import Table
 from accord.page.sections.headline import headline
 from accord.page.subject import read_subject
+from page.made import full_trial
 from written_runs import over_epochs, pooled, trial, write_run
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from made import hostile_run, small_run
 
 from accord.page.write import write_report
 from browser import CHROMIUM, Browser
+from page.made import HOSTILE, full_trial, small_run
+from written_runs import write_run
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="chromium is not installed: apt install chromium"
@@ -63,7 +64,8 @@ def test_the_page_works(browser: Browser, tmp_path: Path) -> None:
 def test_light_and_dark(browser: Browser, tmp_path: Path) -> None:
     """The colours of the same SVG follow the page; hostile names are texts."""
     page = tmp_path / "page.html"
-    write_report([hostile_run(tmp_path / "run")], page)
+    given = full_trial("fafi", 0, [0.3, 0.5], clients=HOSTILE, classes=HOSTILE)
+    write_report([write_run(tmp_path / "run", [given])], page)
     colours = []
     for dark in (False, True):
         browser.screen(1200, 800, dark=dark)

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made import full_trial, hostile_run, small_run
 
 from accord.page.progress import Drawn
 from accord.page.render import latex, markdown
 from accord.page.write import make_report
+from page.made import full_trial, hostile_run, small_run
 from written_runs import write_run
 
 MEGABYTE = 1_000_000
@@ -148,7 +148,7 @@ def test_latex_names_the_packages_it_needs(tmp_path: Path) -> None:
 
 
 def test_progress_is_told_when_it_takes_long() -> None:
-    now, told = [0.0], []
+    now, told = [0.0], list[str]()
     heard = Drawn(told.append, lambda: now[0]).heard
     for done in range(1, 11):
         now[0] += 2

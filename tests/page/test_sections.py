@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import pytest
 import torch
-from made import event, full_trial, small_run, write_events, write_prototypes
 
 from accord.page.contents import make_sections
 from accord.page.entropy import label_entropy
@@ -18,6 +17,7 @@ from accord.page.sections.geometry import geometry
 from accord.page.subject import Subject, read_subject
 from accord.record.folders import TrialFolder
 from accord.report.evidence import Evidence
+from page.made import event, full_trial, small_run, write_events, write_prototypes
 from written_runs import over_rounds, trial, write_run
 
 Kind = TypeVar("Kind", bound=Part)

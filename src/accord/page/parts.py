@@ -61,7 +61,6 @@ class Panel:
 
     draw: Callable[[str], str]
     title: str = ""
-    wide: bool = False  # it needs twice the width
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,7 @@ class Figure:
     words: str
     caption: str
     keys: Sequence[Key] = ()
+    wide: bool = False  # its panels need more width
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,11 @@ def headline_figure(places: Sequence[Place]) -> Figure:
         words.append(f"Mean accuracy, {place.words}: {'; '.join(told)}.")
     hidden = len(places) - len(panels)
     rest = f" Further settings: {hidden}." if hidden else ""
-    caption = f"Large dot: mean; short strokes: the seeds; grey diamonds: references.{rest}"
-    return Figure(panels, " ".join(words), caption)
+    caption = (
+        "Large dot: mean; short strokes: the seeds. Orange: the highest mean; grey diamonds: "
+        f"references.{rest}"
+    )
+    return Figure(panels, " ".join(words), caption, wide=True)
 
 
 def _order(line: Line) -> tuple[bool, float]:

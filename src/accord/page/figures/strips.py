@@ -43,7 +43,7 @@ def strip(groups: Sequence[Group], x: str, *, title: str = "") -> Panel:
                 axes.plot([mean], [place], marker, color=shade, markersize=8, markeredgecolor=PAPER)
             return to_svg(figure, prefix)
 
-    return Panel(draw, title, wide=True)
+    return Panel(draw, title)
 
 
 def boxes(groups: Sequence[Group], x: str, *, level: float, title: str = "") -> Panel:
@@ -62,7 +62,7 @@ def boxes(groups: Sequence[Group], x: str, *, level: float, title: str = "") -> 
             )  # fmt: skip
             return to_svg(figure, prefix)
 
-    return Panel(draw, title, wide=True)
+    return Panel(draw, title)
 
 
 @contextmanager

@@ -97,4 +97,4 @@ def _figure(found: list[tuple[Kind, Geometry]]) -> Figure:
         f"Dashed line: {target:.3f}, the cosine in a simplex ETF.".replace("-", "−")
     )
     panel = boxes(groups, "cosine of two prototypes of a client", level=target)
-    return Figure([panel], f"Cosines of prototypes. {told}.", caption)
+    return Figure([panel], f"Cosines of prototypes. {told}.", caption, wide=True)
