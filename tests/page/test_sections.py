@@ -67,7 +67,7 @@ def test_the_tables_of_the_notes(tmp_path: Path) -> None:
     found = sections_of(small_run(tmp_path / "run"))
     (course,) = all_of(found["course"], Table)
     assert texts(course)[2] == [
-        "digits, dirichlet, α 0.5, 3 clients", "3 e", "62.0", "64.0", "67.0",
+        "α 0.5", "3 e", "62.0", "64.0", "67.0",
     ]  # fmt: skip
     assert [cell.under for cell in course.rows[2]] == ["", "", "", "+2.0", "+5.0"]
     tables = all_of(found["balance"], Table)

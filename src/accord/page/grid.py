@@ -26,6 +26,7 @@ class Place:
     lines: list[Line]
     words: str  # all that identifies it
     column: str  # what tells it from the other settings of its grid
+    short: str  # what tells it from all other settings of the report
     pairs: list[Pair] = field(default_factory=list)
 
     @property
@@ -61,17 +62,22 @@ def grids_of(subject: Subject) -> list[Grid]:
     for setting in settings:
         rest = {key: value for key, value in setting.items() if key != axis}
         groups.setdefault(tuple(map(str, rest.values())), []).append(setting)
-    return [_grid(subject, group, axis) for group in groups.values()]
+    alone = len(groups) == 1
+    return [_grid(subject, group, axis, alone) for group in groups.values()]
 
 
-def _grid(subject: Subject, settings: Sequence[dict[str, Any]], axis: str | None) -> Grid:
+def _grid(
+    subject: Subject, settings: Sequence[dict[str, Any]], axis: str | None, alone: bool
+) -> Grid:
     places = []
     for setting in settings:
         pairs = [pair for pair in subject.pairs if _fits(pair.line, setting)]
         column = _words({axis: setting[axis]}) if axis else "accuracy %"
         pairs = _with_baseline(pairs)
         lines = [pair.line for pair in pairs]
-        places.append(Place(setting, lines, _words(setting), column, pairs))
+        words = _words(setting)
+        short_words = column if axis and alone else words
+        places.append(Place(setting, lines, words, column, short_words, pairs))
     rest = {key: value for key, value in settings[0].items() if key != axis}
     return Grid(_words(rest), places)
 

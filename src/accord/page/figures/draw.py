@@ -105,14 +105,14 @@ def power_ticks(axis: Any) -> None:
 
 
 def scale_log(axes: Axes, which: str) -> None:
-    """A logarithmic axis. A range of less than a factor of 20 gets more labels."""
+    """A logarithmic axis. A range of less than two decades gets more labels."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     power_ticks(axis)
-    if low > 0 and high / low < 20:
+    if low > 0 and high / low < 120:
         axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=8))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())

@@ -28,7 +28,7 @@ def headline_figure(places: Sequence[Place]) -> Figure:
             )
             for line in lines
         ]
-        title = place.words if len(places) > 1 else ""
+        title = place.short if len(places) > 1 else ""
         panels.append(strip(groups, "test accuracy in %", title=title))
         told = [f"{group.name} {statistics.fmean(group.values):.1f} %" for group in groups]
         words.append(f"Mean accuracy, {place.words}: {'; '.join(told)}.")

@@ -35,7 +35,7 @@ def costs(subject: Subject) -> list[Part]:
         ):
             found = _dots(_lines(place), keys, key, unit)
             if found:
-                title = place.words if len(places) > 1 else ""
+                title = place.short if len(places) > 1 else ""
                 panels.append(dots(list(found.values()), label, "accuracy in %", title=title))
                 words.append(_words(place, label, found))
     if not panels:

@@ -57,7 +57,7 @@ def _figure(subject: Subject, places: Sequence[Place]) -> Figure:
                 series = [_curve(keys[name], points) for name, points in found.items()]
                 levels = _levels(place)
                 panels.append(
-                    curves(series, unit, "accuracy in %", title=place.words, levels=levels)
+                    curves(series, unit, "accuracy in %", title=place.short, levels=levels)
                 )
                 words.append(_words(place, unit, found))
     rest = f" Further settings, not drawn: {len(places) - PANELS}." if len(places) > PANELS else ""
@@ -118,7 +118,7 @@ def _tables(subject: Subject, places: Sequence[Place]) -> list[Table]:
         line = base[id(place)]
         assert line is not None
         for point in course_of(subject, line):
-            setting = [Cell(place.words)] if len(with_base) > 1 else []
+            setting = [Cell(place.short)] if len(with_base) > 1 else []
             rows.append([*setting, *_row(subject, place, line, point, candidates)])
     notes = [
         f"Baseline: {shown(subject.baseline)}. Accuracy in percent, mean over seeds, at each "

@@ -30,7 +30,7 @@ def reliability(subject: Subject) -> list[Part]:
         series = [_curve(keys[name], bins) for name, bins in found.items()]
         series.append(Curve(Key("", None, ":"), [0, 100], [0, 100]))
         panels.append(
-            curves(series, "confidence in %", "accuracy in %", title=place.words, bounds=(0, 102))
+            curves(series, "confidence in %", "accuracy in %", title=place.short, bounds=(0, 102))
         )
         words.append(_words(place, found))
     if not panels:
