@@ -12,6 +12,7 @@ import torch
 from accord.page.contents import make_sections
 from accord.page.entropy import label_entropy
 from accord.page.geometry import geometry_of
+from accord.page.kinds import kinds_of
 from accord.page.parts import Details, Figure, Part, Picture, Section, Table
 from accord.page.sections.geometry import geometry
 from accord.page.subject import Subject, read_subject
@@ -176,3 +177,12 @@ def test_many_clients_are_shown_as_a_band(tmp_path: Path) -> None:
     (figure,) = all_of(sections_of(run)["balance"], Figure)
     assert [key.label for key in figure.keys][:2] == ["effective λ", "raw λ"]
     assert "between 1 and 32" in figure.words
+
+
+def test_seeds_that_were_added_later_belong_to_the_same_recipe(tmp_path: Path) -> None:
+    """The study asked for more seeds and fusions in between."""
+    trials = [full_trial("fafi", seed, [0.4 + 0.2 * seed]) for seed in (0, 1)]
+    for count, given in enumerate(trials, 1):
+        given["info"]["config"] |= {"options": {"seeds": [*range(count)]}, "fusions": [count]}
+    (kind,) = kinds_of(subject_of(write_run(tmp_path / "run", trials)))
+    assert kind.accuracies == pytest.approx([0.4, 0.6])

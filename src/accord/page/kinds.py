@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from accord.core.names import shown
 from accord.page.subject import Subject
+from accord.report.compare.runs import Measured
 from accord.report.comparison import short
 from accord.report.evidence import ODD, Evidence
 from accord.study.coordinates import axis_labels
@@ -48,7 +48,8 @@ def kinds_of(subject: Subject) -> list[Kind]:
     several = len(subject.runs) > 1
     groups: dict[tuple[str, ...], list[Evidence]] = {}
     for trial in subject.trials:
-        key = (trial.run, trial.recipe, str(trial.alpha), json.dumps(trial.config, sort_keys=True))
+        asked = Measured(trial.run, [], trial.info, ()).config
+        key = (trial.run, trial.recipe, str(trial.alpha), asked)
         groups.setdefault(key, []).append(trial)
     axes = {run.label: _axes(run.record) for run in subject.runs}
     return [
