@@ -186,3 +186,27 @@ def test_seeds_that_were_added_later_belong_to_the_same_recipe(tmp_path: Path) -
         given["info"]["config"] |= {"options": {"seeds": [*range(count)]}, "fusions": [count]}
     (kind,) = kinds_of(subject_of(write_run(tmp_path / "run", trials)))
     assert kind.accuracies == pytest.approx([0.4, 0.6])
+
+
+def test_sites_are_shown_beside_their_own_nets(tmp_path: Path) -> None:
+    def at(accuracy: float | None, took_part: bool = True) -> dict[str, object]:
+        figures = dict.fromkeys(("balanced_accuracy", "worst_class", "ece", "loss"), accuracy)
+        about = {"took_part": took_part, "images": 10 if accuracy else 0, "own_accuracy": None}
+        return {"accuracy": accuracy, **figures, **about}
+
+    trials = []
+    for seed in (0, 1):
+        for recipe, more in (("fafi", 0.2), ("local-only", 0.0)):
+            given = full_trial(recipe, seed, [0.5], fusions=("f",))
+            sites = {"north": at(0.4 + more + seed / 10), "<b>": at(0.3 + more, took_part=False)}
+            given["checkpoints"][0]["fusions"]["f"]["sites"] = {**sites, "empty": at(None)}
+            trials.append(given)
+    found = sections_of(write_run(tmp_path / "run", trials))
+    (table,) = all_of(found["sites"], Table)
+    assert [column.heading for column in table.columns][:5] == [
+        "recipe (fusion)", "site", "images", "accuracy %", "alone %",
+    ]  # fmt: skip
+    rows = {row[1]: row for row in texts(table) if row[0] == "fafi (f)"}
+    assert rows["north"][2:5] == ["10", "65.0 ± 7.1", "45.0 ± 7.1"]
+    assert rows["<b> (took no part)"][3] == "50.0 ± 0.0"
+    assert rows["empty"][2:4] == ["0", "–"]
