@@ -15,6 +15,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/accord run studies/quickstart.yaml --out runs/quickstart
+	$(BIN)/accord report runs/quickstart
 
 lint: setup
 	$(BIN)/ruff check .

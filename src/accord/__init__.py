@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 from accord.core.errors import AccordError
 
 if TYPE_CHECKING:
-    from accord.api import advise, answer, brief, diagnose, fuse, fuse_files, load, run, teacher
+    from accord.api import (
+        advise,
+        answer,
+        brief,
+        diagnose,
+        fuse,
+        fuse_files,
+        load,
+        run,
+        teacher,
+        write_report,
+    )
     from accord.model.predictor import Predictor
     from accord.report.results import Results
     from accord.study.study import Study, load_study
@@ -34,12 +45,16 @@ __all__ = [
     "load_study",
     "run",
     "teacher",
+    "write_report",
 ]
 
 # These names are imported when they are first used, because many commands do not need torch.
 _HOMES = {
     **dict.fromkeys(
-        ("advise", "answer", "brief", "diagnose", "fuse", "fuse_files", "load", "run", "teacher"),
+        (
+            *("advise", "answer", "brief", "diagnose", "fuse", "fuse_files", "load", "run"),
+            *("teacher", "write_report"),
+        ),
         "accord.api",
     ),
     **dict.fromkeys(("Study", "load_study"), "accord.study.study"),

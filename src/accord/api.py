@@ -27,6 +27,8 @@ from accord.federation.on_dask import on_cluster
 from accord.federation.run import run_study
 from accord.federation.tasks import Task
 from accord.messages.saved_model import refuse_to_train
+from accord.page.write import default_path
+from accord.page.write import write_report as write_page
 from accord.record.record import Record
 from accord.report.evidence import read_evidence
 from accord.report.progress import Silent, make_watcher
@@ -36,7 +38,18 @@ from accord.study.study import Study, load_study
 from accord.study.syntax import Spec
 from accord.study.teacher_study import teacher_study
 
-__all__ = ["advise", "answer", "brief", "diagnose", "fuse", "fuse_files", "load", "run", "teacher"]
+__all__ = [
+    "advise",
+    "answer",
+    "brief",
+    "diagnose",
+    "fuse",
+    "fuse_files",
+    "load",
+    "run",
+    "teacher",
+    "write_report",
+]
 
 
 def run(
@@ -178,6 +191,25 @@ def brief(
             engine=at_work,
             watcher=_watcher(quiet),
         )
+
+
+def write_report(
+    runs: Path | str | Sequence[Path | str],
+    out: Path | str | None = None,
+    *,
+    baseline: str | None = None,
+    trial: str | None = None,
+) -> Path:
+    """Writes the report of one or several runs as a page, and returns the path of the page.
+
+    `out`: the file (default: report.html in the run's folder; for several runs, in the current
+    folder). `baseline`: RECIPE or RECIPE:FUSION, with which all others are compared. `trial`: only
+    trials whose name contains this text.
+    """
+    folders = [Path(runs)] if isinstance(runs, Path | str) else [Path(run) for run in runs]
+    path = Path(out) if out else default_path(folders)
+    write_page(folders, path, trial=trial, baseline=baseline, tell=tell)
+    return path
 
 
 def advise(

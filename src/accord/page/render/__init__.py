@@ -1,0 +1,1 @@
+"""The parts of a report as HTML, as Markdown and as LaTeX."""

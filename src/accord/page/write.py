@@ -1,0 +1,78 @@
+"""Makes a report of some runs: as a page, or its tables as Markdown or LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from accord.core.errors import AccordError
+from accord.core.files import refuse_unwritable, write_atomic
+from accord.page.contents import read_report
+from accord.page.progress import Drawn
+from accord.page.render import html, latex, markdown
+
+Form = Literal["html", "markdown", "latex"]
+MARKS = {"html": html.MARK, "markdown": markdown.MARK, "latex": latex.MARK}
+NAME = "report.html"
+BEGINNING = 2000  # bytes in which the mark of a file of ours is
+
+
+def default_path(runs: Sequence[Path]) -> Path:
+    """In the folder of the run; for several runs, in the current folder."""
+    return runs[0] / NAME if len(runs) == 1 else Path(NAME)
+
+
+def make_report(
+    runs: Sequence[Path],
+    form: Form,
+    *,
+    trial: str | None = None,
+    baseline: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
+    """The report as text."""
+    title, sections = read_report(runs, trial=trial, baseline=baseline)
+    if form == "markdown":
+        return markdown.to_markdown(title, sections)
+    if form == "latex":
+        return latex.to_latex(title, sections)
+    return html.to_html(title, sections, Drawn(tell).heard)
+
+
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    form: Form = "html",
+    *,
+    trial: str | None = None,
+    baseline: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Writes the report to `out`, which may be an earlier report but no other file."""
+    refuse_to_replace(out, form)
+    for run in runs:
+        if not run.is_dir():  # said before a folder for `out` is made
+            break
+    else:
+        refuse_unwritable(out, "-o")
+    text = make_report(runs, form, trial=trial, baseline=baseline, tell=tell)
+    write_atomic(out, text.encode("utf-8", errors="replace"))
+
+
+def refuse_to_replace(out: Path, form: Form) -> None:
+    """Refuses a folder, and a file that is no report of this kind."""
+    if out.is_dir():
+        raise AccordError(f"-o {out} is a folder. Name a file, for example -o {out / NAME}.")
+    if not out.exists():
+        return
+    with out.open("rb") as file:
+        beginning = file.read(BEGINNING)
+    if MARKS[form].encode() not in beginning:
+        raise AccordError(
+            f"-o {out} exists and was not written by accord report --{form}. Choose another path, "
+            "or remove that file."
+            if form != "html"
+            else f"-o {out} exists and is no page of accord report. Choose another path, or remove "
+            "that file."
+        )
