@@ -82,10 +82,14 @@ def test_large_blocks_can_come_from_the_system() -> None:
 def test_only_maps_and_ridge_regressions_do(
     study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began = []
+    began: list[str] = []
 
     def noted(name: str) -> Callable[[], AbstractContextManager[None]]:
-        return lambda: nullcontext(began.append(name))
+        def note() -> AbstractContextManager[None]:
+            began.append(name)
+            return nullcontext()
+
+        return note
 
     monkeypatch.setattr("accord.federation.tasks.draw.large_blocks_apart", noted("map"))
     monkeypatch.setattr("accord.fusion.ridge.large_blocks_apart", noted("ridge"))

@@ -169,7 +169,7 @@ def check_sums(tensors: dict[str, Tensor], where: str) -> None:
 def _within_bounds(scatter: Tensor) -> bool:
     """Whether |S_ij| ≤ √(S_ii S_jj), up to rounding; a few rows at a time, to save memory."""
     deviation = scatter.diagonal().sqrt()
-    pairs = zip(scatter.split(ROWS), deviation.split(ROWS), strict=True)
+    pairs = zip(torch.split(scatter, ROWS), torch.split(deviation, ROWS), strict=True)
     return not any(
         bool((rows.abs() > some[:, None] * deviation * (1 + CLOSE) + 1e-12).any())
         for rows, some in pairs

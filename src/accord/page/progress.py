@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from accord.report.progress import spoken
+from accord.report.durations import spoken
 
 PATIENCE = 5.0  # seconds before the first line, and between two lines
 
