@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from accord.core.names import listed, shown
+from accord.core.names import listed
+from accord.core.text import printable
 from accord.diagnosis.diagnose import diagnose
 from accord.diagnosis.finding import Finding
 from accord.page.parts import Item, Items, Part, Prose
@@ -38,4 +39,4 @@ def _item(finding: Finding) -> Item:
         lines.append(f"To try: {finding.remedy}")
     if finding.trials:
         lines.append(f"Seen in: {listed(finding.trials, TRIALS)}.")
-    return Item(shown(finding.title), lines, finding.override or "", finding.level)
+    return Item(printable(finding.title), lines, finding.override or "", finding.level)
