@@ -21,6 +21,7 @@ from accord.core.text import one_line
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.record.rows import Row, rows_of
+from accord.report.compare.runs import labelled
 from accord.report.dials import Event, clients_of, events_of
 from accord.report.results import open_record
 
@@ -154,12 +155,7 @@ class RunEvidence:
 
 def read_evidence(paths: Sequence[Path]) -> list[RunEvidence]:
     """The evidence of all runs; a run that is given twice counts once."""
-    different = {path.resolve(): path for path in paths}
-    names = Counter(path.name for path in different)
-    return [
-        _read(full.name if names[full.name] == 1 else given.as_posix(), given)
-        for full, given in different.items()
-    ]
+    return [_read(label, path) for label, path in labelled(paths).items()]
 
 
 def _read(label: str, path: Path) -> RunEvidence:

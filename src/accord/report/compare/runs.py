@@ -67,7 +67,7 @@ class Read:
 
 def read_runs(paths: Sequence[Path], trial: str | None = None) -> Read:
     """The finished trials of all runs; `trial`: only those whose name contains this text."""
-    records = {label: open_record(path) for label, path in _labelled(paths).items()}
+    records = {label: open_record(path) for label, path in labelled(paths).items()}
     axes = tuple(dict.fromkeys(axis for record in records.values() for axis in record.axes()))
     measured: list[Measured] = []
     unfinished = 0
@@ -78,7 +78,7 @@ def read_runs(paths: Sequence[Path], trial: str | None = None) -> Read:
     return Read(measured, unfinished)
 
 
-def _labelled(paths: Sequence[Path]) -> dict[str, Path]:
+def labelled(paths: Sequence[Path]) -> dict[str, Path]:
     """Label → run. A run that is given twice counts once; equal folder names show their paths."""
     different = {path.resolve(): path for path in paths}
     names = Counter(path.name for path in different)
