@@ -35,9 +35,7 @@ class PowerCut(BaseException):
     """Not an Exception: nothing may catch it."""
 
 
-def test_cut_off_at_any_write(
-    study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cut_off_at_any_write(study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process ends just before or just after the n-th file appears."""
     writes, when = 0, "after"
     cut_at = float("inf")
