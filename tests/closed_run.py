@@ -24,7 +24,7 @@ TEST = images_of([label for label in range(10) for _ in range(5)])
 def study(**changes: Any) -> Raw:
     return {
         "name": "closed",
-        "data": {"name": "digits", "train_limit": 300, "public": 0.2},
+        "data": {"name": "digits", "train_limit": 300, "test_limit": 120, "public": 0.2},
         "partition": {"alpha": 0.1, "clients": 4},
         "net": {"backbone": "conv4"},
         "budget": {"epochs": 3, "batch": 32},

@@ -305,7 +305,7 @@ def test_an_output_folder_that_cannot_be_written(
 
 
 def test_a_full_disk_is_told_and_the_run_goes_on_later(
-    file: Path, tmp_path: Path, refused: Refused
+    file: Path, tmp_path: Path, here: Here, refused: Refused
 ) -> None:
     small = tmp_path / "small"
     small.mkdir()
@@ -313,28 +313,30 @@ def test_a_full_disk_is_told_and_the_run_goes_on_later(
     if subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("a small file system can be mounted by root only")
     try:
-        words = ("run", file, "--out", small / "r", "--workers", "2", "--quiet")
-        refused(*words, "seeds=[0,1,2]", said="No space left on device")
+        words = ("run", file, "seeds=[0,1,2]", "--out", small / "r", "--quiet", "--workers")
+        refused(*words, "2", said="No space left on device")
         subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
-        assert accord(*words, "seeds=[0,1,2]").returncode == 0
+        assert here(*words, "1").code == 0
         assert len(timeless(small / "r")) == 3
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
 
 def test_two_processes_cannot_write_one_record(
-    file: Path, tmp_path: Path, refused: Refused
+    file: Path, tmp_path: Path, here: Here, refused: Refused
 ) -> None:
     with Record(tmp_path / "r").lock():
         refused("run", file, "--out", tmp_path / "r", said="being written by another process")
-    assert accord("run", file, "--out", tmp_path / "r", "--workers", "1").returncode == 0
+    assert here("run", file, "--out", tmp_path / "r", "--workers", "1").code == 0
 
 
-def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(file: Path, tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(
+    file: Path, tmp_path: Path, here: Here
+) -> None:
     import psutil
 
-    words = ("budget.epochs=30", "seeds=[0,1]", "--workers", "2", "--out", tmp_path / "r")
-    command = [sys.executable, "-m", "accord.cli", "run", str(file), *map(str, words)]
+    words = ("run", file, "budget.epochs=15", "seeds=[0,1]", "--out", tmp_path / "r", "--workers")
+    command = [sys.executable, "-m", "accord.cli", *map(str, words), "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 90
     # A worker writes events once it trains: only then is a death that of a client.
@@ -351,7 +353,7 @@ def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(file: Path, tmp_pat
     assert "client" in out
     rows = timeless(tmp_path / "r")
     assert len(rows) == 1  # the other seed
-    assert accord("run", file, *words).returncode == 0  # and then both
+    assert here(*words, "1").code == 0  # and then both
     assert len(timeless(tmp_path / "r")) == 2
 
 

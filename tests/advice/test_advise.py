@@ -187,9 +187,9 @@ def test_folders_and_files_of_sites(tmp_path: Path) -> None:
         assert any("Only one client holds 0, 2" in warning for warning in one.warnings)
     assert found[0].facts.counts.tolist() == found[1].facts.counts.tolist()
     found[0].write(tmp_path / "mine.yaml")
-    changes = ["seeds=[0]", "references=false"]
+    changes = ["seeds=[0]", "references=false", "recipes=[closed-form-small]"]
     results = accord.run(
-        tmp_path / "mine.yaml", overrides=changes, out=tmp_path / "run", quiet=True
+        tmp_path / "mine.yaml", overrides=changes, out=tmp_path / "run", workers=1, quiet=True
     )
     assert not results.failures
     assert min(row["accuracy"] for row in results.rows) > 0.9

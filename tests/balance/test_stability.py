@@ -99,8 +99,8 @@ def test_over_held_classes_the_bound_counts_those_alone(
 def test_a_clip_keeps_them_near_but_they_never_arrive(
     m: float, lr: float, classes: int, width: int
 ) -> None:
-    for times in (1.05, 2.0, 100.0):
-        late = Pull(times, m, lr, classes, width, clip=1.0).run(1500)[-500:]
+    for times in (1.05, 100.0):
+        late = Pull(times, m, lr, classes, width, clip=1.0).run(800)[-200:]
         assert lr / (2 * (1 + m)) * 0.99 < max(late) < lr / (1 - m), times
 
 
@@ -108,11 +108,11 @@ def test_a_clip_keeps_them_near_but_they_never_arrive(
 def test_well_below_the_bound_a_clip_does_no_harm(
     m: float, lr: float, classes: int, width: int
 ) -> None:
-    assert Pull(0.1, m, lr, classes, width, clip=1.0).run(1500)[-1] < 1e-4
+    assert Pull(0.1, m, lr, classes, width, clip=1.0).run(700)[-1] < 1e-4
 
 
 def test_without_momentum_a_clip_does_no_harm_up_to_the_bound() -> None:
-    assert Pull(0.95, 0.0, 0.05, 10, 32, clip=1.0).run(1500)[-1] < 1e-4
+    assert Pull(0.95, 0.0, 0.05, 10, 32, clip=1.0).run(700)[-1] < 1e-4
 
 
 def speed(times: float, m: float, others: float) -> float:

@@ -10,11 +10,11 @@ import torch
 
 import accord
 from accord.core.errors import AccordError
-from accord.model.export import export_onnx
 from accord.model.predictor import Predictor
 from closed_run import TEST, accuracy
 
 STUDENT = "{use: distilled, teacher: ridge, epochs: 60, batch: 16}"
+SHORT = STUDENT.replace("60", "2")
 
 
 def test_a_small_net_learns_what_the_closed_form_says(record: Path, tmp_path: Path) -> None:
@@ -24,14 +24,18 @@ def test_a_small_net_learns_what_the_closed_form_says(record: Path, tmp_path: Pa
     model = Predictor.load(tmp_path / "student")
     assert model.header.net.map is None
     assert model.header.net.backbone == "conv4"
-    assert export_onnx(model, tmp_path / "student.onnx") < 1e-4
-    said = model.scores(TEST)
-    accord.fuse(record, [STUDENT], workers=1, quiet=True, save=tmp_path / "again")
-    assert torch.equal(Predictor.load(tmp_path / "again").scores(TEST), said)
+
+
+def test_a_student_learns_the_same_again(record: Path, tmp_path: Path) -> None:
+    said = []
+    for name in ("one", "two"):
+        accord.fuse(record, [SHORT], workers=1, quiet=True, save=tmp_path / name)
+        said.append(Predictor.load(tmp_path / name).scores(TEST))
+    assert torch.equal(*said)
 
 
 def test_a_student_of_those_who_stayed(record: Path, tmp_path: Path) -> None:
-    accord.fuse(record, [STUDENT], remove=["2"], workers=1, quiet=True, save=tmp_path / "student")
+    accord.fuse(record, [SHORT], remove=["2"], workers=1, quiet=True, save=tmp_path / "student")
     origin = json.loads((tmp_path / "student" / "model.json").read_text())["origin"]
     assert origin["clients"] == ["0", "1", "3"]
     assert accuracy(record, "distilled-without-2") < accuracy(record)

@@ -20,7 +20,7 @@ Raw = dict[str, Any]
 
 
 def write_cifar(root: Path) -> None:
-    for part, count, seed in (("train", 80, 0), ("test", 20, 1)):
+    for part, count, seed in (("train", 40, 0), ("test", 10, 1)):
         path = root / f"cifar10-{part}.parquet"
         write_parquet(path, pixels(count, 32, 32, 3, seed), labels(count, seed=seed))
 
@@ -34,7 +34,9 @@ def run(study: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     write_cifar(tmp_path / "images")
     study |= {"data": {"name": "cifar10"}, "budget": {"epochs": 1, "batch": 64}}
-    study |= {"recipes": ["closed-form-small"], "partition": {"clients": 2, "alpha": 10}}
+    block = {"use": "patches", "size": 5, "count": 4, "grid": 1}  # few features, soon summed
+    recipe = {"use": "closed-form-small", "map": {"blocks": [block]}, "as": "closed"}
+    study |= {"recipes": [recipe], "partition": {"clients": 2, "alpha": 10}}
     out = tmp_path / "run"
     accord.run(study, out=out, data_root="../images", workers=1, quiet=True)
     assert Record(out).roots() == {"cifar10": tmp_path / "images"}
@@ -73,6 +75,6 @@ def test_a_given_root_wins_and_a_missing_one_is_forgotten(run: Path, tmp_path: P
 
 def test_other_images_in_the_remembered_place_are_refused(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "images" / "cifar10-train.parquet"
-    write_parquet(path, pixels(80, 32, 32, 3, seed=5), labels(80, seed=5))
+    write_parquet(path, pixels(40, 32, 32, 3, seed=5), labels(40, seed=5))
     with pytest.raises(AccordError, match="not those this record was begun with"):
         accord.fuse(run, ["ridge"], without=["0"], workers=1, quiet=True)

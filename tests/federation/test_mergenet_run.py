@@ -30,7 +30,7 @@ from tests_support import same
 Raw = dict[str, Any]
 STUDY: Raw = {
     "name": "mergenet",
-    "data": {"name": "digits", "train_limit": 120, "test_limit": 40, "public": 0.25},
+    "data": {"name": "digits", "train_limit": 72, "test_limit": 20, "public": 0.25},
     "partition": {"scheme": "dirichlet", "alpha": 0.5, "clients": 3},
     "net": {"backbone": "conv4"},
     "budget": {"epochs": 2, "batch": 16, "lr": 0.05},
@@ -242,7 +242,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_saved_model_teaches(model: Path, tmp_path: Path) -> None:
-    run(tmp_path / "run", recipes=["kd"], teacher={"model": str(model)})
+    one: Raw = {"recipes": ["kd"], "rounds": {"count": 1}}
+    run(tmp_path / "run", teacher={"model": str(model)}, **one)
     sent = unprefixed(TEACHER, Briefing.load(trial(tmp_path / "run", "kd").briefing).tensors)
     assert same(sent, SavedModel.load(model).weights(0))
     # A model that changes in between is noticed.
@@ -250,7 +251,7 @@ def test_a_saved_model_teaches(model: Path, tmp_path: Path) -> None:
     broken.mkdir()
     for path in model.iterdir():
         (broken / path.name).write_bytes(path.read_bytes())
-    run(tmp_path / "changed", recipes=["kd"], teacher={"model": str(broken)})
+    run(tmp_path / "changed", teacher={"model": str(broken)}, **one)
     header = json.loads((broken / "model.json").read_text())
     other = tmp_path / "other"
     accord.teacher(
@@ -259,7 +260,7 @@ def test_a_saved_model_teaches(model: Path, tmp_path: Path) -> None:
     (broken / "net-0.safetensors").write_bytes((other / "net-0.safetensors").read_bytes())
     assert header["nets"] == 1
     with pytest.raises(AccordError, match="not those this record was begun with"):
-        run(tmp_path / "changed", recipes=["kd"], teacher={"model": str(broken)}, seeds=[0, 1])
+        run(tmp_path / "changed", teacher={"model": str(broken)}, seeds=[0, 1], **one)
 
 
 def test_mistakes_are_told_before_anything_is_written(model: Path, tmp_path: Path) -> None:
@@ -373,10 +374,11 @@ def random_or_loaded(one: Trial) -> str:
 
 def test_a_teacher_may_move(model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "a")
-    run(tmp_path / "run", recipes=["kd"], teacher={"model": str(tmp_path / "a")})
+    one: Raw = {"recipes": ["kd"], "rounds": {"count": 1}}
+    run(tmp_path / "run", teacher={"model": str(tmp_path / "a")}, **one)
     (tmp_path / "a").rename(tmp_path / "b")
     before = timeless(tmp_path / "run")
-    run(tmp_path / "run", recipes=["kd"], teacher={"model": str(tmp_path / "b")})
+    run(tmp_path / "run", teacher={"model": str(tmp_path / "b")}, **one)
     assert timeless(tmp_path / "run") == before
 
 
@@ -388,8 +390,8 @@ def test_costs_stay_when_fusions_are_added(own: Path) -> None:
     before = costs()
     assert all(seconds > 0 for seconds, _, _ in before[:3])
     again = {"use": "server", "as": "again"}
-    for fusion in ("outputs", again):
-        accord.fuse(own, [fusion], workers=1, quiet=True)
+    for recipe in ("mergenet-public", "fedavg"):
+        accord.fuse(own, ["outputs", again], trial=recipe, workers=1, quiet=True)
     assert costs() == before
     (other,) = rows(own, "mergenet-public", "again")
     assert other["accuracy_before"] == before[2][2]
@@ -436,7 +438,7 @@ def test_a_trainable_teacher_and_sampled_clients(tmp_path: Path) -> None:
     found = run(
         tmp_path,
         recipes=["mergenet-public", "mergenet-client"],
-        teacher={"epochs": 1, "trainable": True, "backbone": "resnet10"},
+        teacher={"epochs": 1, "trainable": True, "backbone": "resnet10-narrow"},
         rounds={"count": 3, "fraction": 0.5, "min_fit_clients": 2},
     )
     assert {len(row["took_part"].split(", ")) for row in found} == {2}

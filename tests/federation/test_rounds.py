@@ -348,16 +348,6 @@ def test_one_round_of_fedavg_is_fedavg_once(rounds_study: Raw, tmp_path: Path) -
     assert rows[0]["loss"] == rows[1]["loss"]
 
 
-def test_one_and_two_workers_give_the_same_bits(rounds_study: Raw, tmp_path: Path) -> None:
-    rounds_study["recipes"] = ["scaffold", "fedprox"]
-    for workers in (1, 2):
-        run(rounds_study, tmp_path / str(workers), workers)
-    assert timeless(tmp_path / "1") == timeless(tmp_path / "2")
-    for path in (tmp_path / "1").rglob("uploads/*.safetensors"):
-        other = tmp_path / "2" / path.relative_to(tmp_path / "1")
-        assert same(Upload.load(path).tensors, Upload.load(other).tensors)
-
-
 def test_a_record_of_an_earlier_version_is_refused(rounds_study: Raw, tmp_path: Path) -> None:
     run(rounds_study, tmp_path)
     file = tmp_path / "study.yaml"

@@ -25,13 +25,13 @@ from tests_support import digits
 
 RULES = every_rule(distilled={"epochs": 1})
 SAME = 1e-5  # absolute; scores are cosines, logits or log-probabilities, of size 0.3 to 6
-BATCH = 256
-ALONE = 4  # images, each asked about by itself
+BATCH = 96
+ALONE = 2  # images, each asked about by itself
 Scores = Callable[[ImageSet], Tensor]
 
 
 def first_digits() -> ImageSet:
-    """As many images as a batch has, classes mixed."""
+    """Images of one batch, classes mixed."""
     images, labels = digits()
     return ImageSet(images, np.arange(BATCH), labels[:BATCH])
 

@@ -23,7 +23,7 @@ import yaml
 from accord.core.config import keys
 from accord.core.errors import AccordError
 from accord.core.files import locked, read_json, write_atomic, write_json
-from accord.core.yamls import to_yaml
+from accord.core.yamls import LOADER, to_yaml
 from accord.record.folders import TrialFolder, damaged, mapping
 from accord.record.rows import COLUMNS, Row, rows_of
 from accord.record.site_rows import SITE_COLUMNS, beside_references, site_rows_of
@@ -170,7 +170,7 @@ class Record:
                 "folder of a run."
             )
         try:
-            found = yaml.safe_load(path.read_text(encoding="utf-8"))
+            found = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise damaged(path, " ".join(str(error).split())) from None
         if not isinstance(found, dict) or not isinstance(found.get("recipes"), list):

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from accord.core.errors import AccordError, nearest
-from accord.core.yamls import read_yaml
+from accord.core.yamls import LOADER, read_yaml
 from accord.study.syntax import Spec, in_full, lay_over
 
 
@@ -58,7 +58,3 @@ def _shipped_text(name: str) -> str:
 def _shipped_file(name: str) -> Spec:
     raw: Spec = yaml.load(_shipped_text(name), Loader=LOADER)
     return {"name": name, **raw}
-
-
-# The C loader reads the same YAML and is ten times faster.
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

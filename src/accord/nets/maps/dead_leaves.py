@@ -40,14 +40,15 @@ def _picture(
         radius = min(2 * (draws.pareto(STEEP) + 1), LARGEST)
         cy, cx = draws.uniform(-5, side + 5, 2)
         angle, thin = draws.uniform(0, np.pi), draws.uniform(0.2, 1)
-        along = (x - cx) * np.cos(angle) + (y - cy) * np.sin(angle)
-        across = (y - cy) * np.cos(angle) - (x - cx) * np.sin(angle)
+        dy, dx = y - cy, x - cx
+        along = dx * np.cos(angle) + dy * np.sin(angle)
+        across = dy * np.cos(angle) - dx * np.sin(angle)
         if draws.uniform() < 1 / 3:
             covered = along**2 + across**2 < radius**2
         else:
             covered = (np.abs(along) < radius) & (np.abs(across) < thin * radius)
         colour = draws.uniform() + draws.normal(0, 0.12, 3)
         shade = draws.normal(0, 0.004, 2)  # a gradient, like that of light from one side
-        lit = colour + ((x - cx) * shade[0] + (y - cy) * shade[1])[..., None]
-        picture[covered] = lit[covered]
+        light = dx[covered] * shade[0] + dy[covered] * shade[1]
+        picture[covered] = colour + light[:, None]
     return np.clip(picture, 0, 1)

@@ -8,6 +8,7 @@ products are enough.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, Self
 
 import torch
@@ -61,7 +62,7 @@ class Patches(Block):
             some = torch.randperm(len(origins.public), generator=draws)[:PICTURES]
             pictures = origins.images(some)
         else:
-            pictures = leaf_pictures(PICTURES, SIDE, channels, origins.seed)
+            pictures = _leaves(PICTURES, SIDE, channels, origins.seed)
         p = contrast_normalised(_sampled(pictures, self.size, draws))
         mean = p.mean(dim=0)
         whiten = _inverse_root((p - mean).T @ (p - mean) / len(p), self.whitening)
@@ -80,6 +81,9 @@ class Patches(Block):
         dictionary = F.normalize(chosen, dim=1) @ whiten
         # Dictionary rows sum to 0, also after whitening, so a patch need not be centred first.
         return {"dictionary": dictionary.float(), "offset": (dictionary @ mean).float()}
+
+
+_leaves = lru_cache(maxsize=2)(leaf_pictures)  # all blocks of a map sample the same pictures
 
 
 class PatchModule(BlockModule):
