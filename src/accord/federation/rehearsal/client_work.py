@@ -13,6 +13,7 @@ from accord.client.training import Training
 from accord.core.clock import Stopwatch
 from accord.data.imageset import ImageSet
 from accord.federation.rehearsal.speed import Speed
+from accord.federation.tasks.base import release_memory
 from accord.messages import Briefing, TrainingSpec, Upload
 from accord.nets.inference import EVAL_BATCH
 from accord.record.folders import RoundFolder
@@ -64,6 +65,8 @@ class ClientWork:
         return Stopwatch(self.precision.device.type)
 
     def _client(self, images: int) -> Client:
+        """A client with a few images. The memory that is left of the one before does not count."""
+        release_memory()
         return make_client(self.data.slice(0, images), self.briefing, self.name, self.precision)
 
     def _cost_of_sums(self) -> float:
