@@ -191,7 +191,7 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
         f"partition scheme {scheme.name!r}{setting}: expected at least {scheme.min_samples:,} "
         f"images per client; of {pool.size:,} images over {clients:,} clients {draws}"
         f"the smallest client had at best {smallest:,}. "
-        f"Use {' or '.join(remedies)}."
+        f"Use {' or '.join(filter(None, [', '.join(remedies[:-1]), remedies[-1]]))}."
     )
 
 
