@@ -246,7 +246,7 @@ class TestErrors:
         message = (
             r"'dirichlet' with alpha 0.01: expected at least 9 images per client; of 40 images "
             r"over 4 clients in 1,000 draws the smallest client had at best \d\. "
-            r"Use fewer clients or a larger alpha or a smaller min_samples"
+            r"Use fewer clients, a larger alpha or a smaller min_samples"
         )
         with pytest.raises(AccordError, match=message):
             make(balanced(2, 20), alpha=0.01, clients=4, min_samples=9)
