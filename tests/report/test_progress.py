@@ -7,6 +7,7 @@ import io
 import os
 import pty
 import re
+import signal
 import struct
 import sys
 import termios
@@ -74,7 +75,7 @@ def test_the_view_follows_a_run_and_reads_a_trial_only_when_it_changes(
         return measures(folder)
 
     bars = Bars()
-    bars.console = Console(file=io.StringIO(), width=100, height=30, force_terminal=True)
+    bars.console = Console(file=io.StringIO(), width=250, height=30, force_terminal=True)
     monkeypatch.setattr("accord.api.make_watcher", lambda: bars)
     monkeypatch.setattr("accord.report.live.lines.TrialFolder.measures", counted)
     found = accord.run(study, overrides=["seeds=[0,1]"], out=tmp_path, workers=1)
@@ -95,6 +96,7 @@ def test_ctrl_c_leaves_a_clean_terminal(study: dict[str, Any], tmp_path: Path) -
     command = ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "r"), "--workers", "1"]
     child, terminal = pty.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for background jobs
         os.environ["TERM"] = "xterm"
         os.execv(sys.executable, [sys.executable, "-m", "accord", *command])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))

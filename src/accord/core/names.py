@@ -49,10 +49,11 @@ def shown(name: str) -> str:
 
     Spaces at its ends become visible by quotes.
     """
-    quote = "'" if not name or name != name.strip() else ""
-    if len(name) > LONGEST_SHOWN - 2 * len(quote):
-        name = f"{name[: LONGEST_SHOWN - 10]}…{_digest(name)[:6]}"
-    return f"{quote}{printable(name)}{quote}"
+    text = printable(name)
+    quote = "'" if text != text.strip() or not text else ""
+    if len(text) > LONGEST_SHOWN - 2 * len(quote):
+        text = f"{text[: LONGEST_SHOWN - 10]}…{_digest(name)[:6]}"
+    return f"{quote}{text}{quote}"
 
 
 def typed(name: str) -> str:
