@@ -1,0 +1,13 @@
+"""The kinds of bad inputs, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from badinputs.case import Case
+from badinputs.kinds import images, messages, options, records, settings
+
+
+def all_cases() -> Iterator[Case]:
+    for kind in (settings, options, images, messages, records):
+        yield from kind.cases()
