@@ -40,6 +40,10 @@ class Case:
     needs: tuple[str, ...] = ()  # the parts of the stage that are copied
     keeps: tuple[str, ...] = ()  # files and folders that must be the same afterwards
     healthy: bool = False  # with exit code 0, the output is the usual one, or tells what is wrong
+    output: str = "file"  # where its output goes: file, closed, full (a full disk) or pipe (closed)
+    error: str = "file"  # where its error messages go
+    disk: int | None = None  # bytes of the largest file that can be written: a full disk
+    silent: bool = False  # the reason of a refusal cannot be shown, because the stream is closed
 
     @property
     def title(self) -> str:
@@ -75,7 +79,7 @@ def faults(case: Case, ended: Ended, usual: Ended | None, changed: list[str]) ->
         found.append("control characters reach the terminal")
     if ended.code == 2 and ended.error.count("\n") > MOST_LINES:
         found.append(f"{ended.error.count(chr(10))} lines of error")
-    if ended.code == 2 and not ended.error.strip():
+    if ended.code == 2 and not ended.error.strip() and not case.silent:
         found.append("refused without a word")
     if case.says and case.says.lower() not in said.lower():
         found.append(f"does not say {case.says!r}")

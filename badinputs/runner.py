@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
+import resource
 import signal
 import sys
 import tempfile
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 from badinputs.case import PATIENCE, Case, Ended, faults
 from badinputs.stage import Stage
@@ -35,7 +36,7 @@ class Runner:
             self._stage.copy(case.needs, folder)
             case.prepare(folder)
             before = {kept: _digest(folder / kept) for kept in case.keeps}
-            ended = _run(case.words, folder)
+            ended = _run(case, folder)
             changed = [kept for kept, was in before.items() if _digest(folder / kept) != was]
         return faults(case, ended, usual, changed)
 
@@ -43,35 +44,39 @@ class Runner:
         if case.words not in self._usual:
             with tempfile.TemporaryDirectory(prefix="accord-bad-") as name:
                 self._stage.copy(case.needs, Path(name))
-                self._usual[case.words] = _run(case.words, Path(name))
+                self._usual[case.words] = _run(Case("", "", case.words), Path(name))
         return self._usual[case.words]
 
 
-def _run(words: tuple[str, ...], folder: Path) -> Ended:
+def _run(case: Case, folder: Path) -> Ended:
     with tempfile.TemporaryDirectory(prefix="accord-said-") as name:
         paths = [Path(name) / "out", Path(name) / "err"]
         began = time.monotonic()
         child = os.fork()
         if child == 0:
-            _become(words, folder, paths)
+            _become(case, folder, paths)
         code, seconds, memory = _wait(child, began)
-        output, error = (path.read_bytes().decode(errors="replace") for path in paths)
+        output, error = (_text(path) for path in paths)
     return Ended(code, output, error, seconds, memory)
 
 
-def _become(words: tuple[str, ...], folder: Path, paths: list[Path]) -> None:
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace") if path.exists() else ""
+
+
+def _become(case: Case, folder: Path, paths: list[Path]) -> None:
     """Makes this process the command; it never returns."""
     code = 99
     try:
         os.setsid()  # so that the workers of the command can be ended with it
-        for number, path in zip((1, 2), paths, strict=True):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+        sys.stdout = _stream(1, case.output, paths[0])
+        sys.stderr = _stream(2, case.error, paths[1])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(folder)
-        sys.argv = ["accord", *words]
-        sys.stdout = os.fdopen(1, "w", encoding="utf-8")
-        sys.stderr = os.fdopen(2, "w", encoding="utf-8", buffering=1)
-        from accord.cli import main
+        if case.disk is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (case.disk, case.disk))
+        sys.argv = ["accord", *case.words]
+        from accord.__main__ import main
 
         main()
     except SystemExit as ended:
@@ -82,10 +87,28 @@ def _become(words: tuple[str, ...], folder: Path, paths: list[Path]) -> None:
     finally:
         for stream in (sys.stdout, sys.stderr):
             try:
-                stream.flush()
+                if stream is not None:
+                    stream.flush()
+            except BrokenPipeError:
+                pass
             except Exception:
-                code = 98
+                code = 98  # Python would complain at its end
         os._exit(code)
+
+
+def _stream(number: int, kind: str, path: Path) -> Any:
+    """The stream that Python makes of a file descriptor: None if the descriptor is closed."""
+    if kind == "closed":
+        os.close(number)
+        return None
+    if kind == "pipe":
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.dup2(writer, number)
+    else:
+        place = "/dev/full" if kind == "full" else path
+        os.dup2(os.open(place, os.O_WRONLY | os.O_CREAT), number)
+    return open(number, "w", encoding="utf-8", buffering=1 if number == 2 else -1, closefd=False)
 
 
 def _wait(child: int, began: float) -> tuple[int | None, float, int]:
@@ -125,8 +148,6 @@ def _load_modules() -> None:
     import importlib
     import pkgutil
 
-    import accord
-
     for room in ("commands", "federation", "report", "data", "model", "diagnosis", "study"):
         package = importlib.import_module(f"accord.{room}")
         for found in pkgutil.walk_packages(package.__path__, f"accord.{room}."):
@@ -134,5 +155,3 @@ def _load_modules() -> None:
     importlib.import_module("accord.cli")
     for name in ("pyarrow.parquet", "PIL.Image", "sklearn.datasets", "torch", "matplotlib"):
         importlib.import_module(name)
-    assert accord
-    shutil.which("true")
