@@ -201,11 +201,11 @@ def test_sites_without_a_part_are_told(tmp_path: Path) -> None:
     study["partition"] = {"scheme": "by-column", "column": "site"}
     told: list[str] = []
     Plan(check_study(study, Path()), None, told.append).check()
-    sites = [line for line in told if "sites" in line]
+    sites = [line for line in told if "1 site " in line]
     assert sites == [
-        "1 sites have no training image of the chosen classes and are no clients (c)",
-        "1 sites have no test images (b)",
-        "1 sites have test images, but no training images (z)",
+        "1 site has no training image of the chosen classes, and so no part in the training (c)",
+        "1 site has no test images (b)",
+        "1 site has test images, but no training images (z)",
     ]
     np.savez(tmp_path / "d.npz", **arrays, site_train=trained)
     told.clear()

@@ -87,8 +87,8 @@ def test_the_last_epoch_of_each_site_stands_beside_both_bounds(run: Path) -> Non
     assert len(cells(text, "central (f)")) == 3  # only in its own setting
     assert "a site has other images for another seed" in text  # 12 or 13
     assert "without held-out images: z" in text
-    assert "α 0.1, 3 clients" in text
-    assert "α 0.5, 1 clients" in text
+    assert "α 0.1, 3 sites" in text
+    assert "α 0.5, 1 sites" in text
 
 
 def test_bounds_are_those_of_the_same_seed_and_of_their_last_epoch(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_site_that_is_left_out_is_compared_with_its_own_net(tmp_path: Path) ->
     rows = [row for row in accord.load(run).sites() if row["recipe"] == "fafi"]
     assert [(r["local_accuracy"], r["central_accuracy"]) for r in rows] == [(0.3, 0.8), (0.2, 0.9)]
     text = shown(run)
-    assert "by-column, 2 clients, partition.leave_out x" in text
+    assert "by-column, 2 sites, partition.leave_out x" in text
     assert cells(text, "central (f)") == [
         "central (f) x 10 80.0 80.0 80.0 80.0 30.0 80.0",
         "central (f) y 10 90.0 90.0 90.0 90.0 20.0 90.0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ def empty_classes(dataset: Dataset) -> list[str]:
     """A remark about classes without training images, which are allowed but unusual."""
     held = set(np.unique(dataset.train.labels).tolist())
     empty = [name for index, name in enumerate(dataset.classes) if index not in held]
-    return [f"{len(empty)} classes have no training image ({_some(empty)})"] if empty else []
+    said = f"{_count(empty, 'class has', 'classes have')} no training image ({_some(empty)})"
+    return [said] if empty else []
 
 
 def about_sites(allocation: Allocation) -> list[str]:
@@ -32,8 +34,8 @@ def about_sites(allocation: Allocation) -> list[str]:
     few = [name for name, own in names if not len(own)]
     if few:
         remarks.append(
-            f"{len(few)} clients hold out no test images, because they have too few of each class "
-            f"({_some(few)})"
+            f"{_count(few, 'client holds', 'clients hold')} out no test images, because there "
+            f"are too few of each class ({_some(few)})"
         )
     return remarks
 
@@ -51,8 +53,8 @@ def _absent(allocation: Allocation, column: str) -> list[str]:
     idle = sorted(set(dataset.train.columns[column].tolist()) - set(names))
     if idle:
         remarks.append(
-            f"{len(idle)} sites have no training image of the chosen classes and are no clients "
-            f"({_some(idle)})"
+            f"{_count(idle, 'site has', 'sites have')} no training image of the chosen "
+            f"classes, and so no part in the training ({_some(idle)})"
         )
     measured = allocation.split.test_part(dataset)
     if column not in measured.columns:
@@ -64,13 +66,20 @@ def _absent(allocation: Allocation, column: str) -> list[str]:
     owners = allocation.owners("test")
     unmeasured = [name for k, name in enumerate(names) if not (owners == k).any()]
     if unmeasured:
-        remarks.append(f"{len(unmeasured)} sites have no test images ({_some(unmeasured)})")
+        remarks.append(
+            f"{_count(unmeasured, 'site has', 'sites have')} no test images ({_some(unmeasured)})"
+        )
     strange = sorted(set(measured.columns[column][allocation.split.test].tolist()) - set(names))
     if strange:
         remarks.append(
-            f"{len(strange)} sites have test images, but no training images ({_some(strange)})"
+            f"{_count(strange, 'site has', 'sites have')} test images, but no training images "
+            f"({_some(strange)})"
         )
     return remarks
+
+
+def _count(names: Sequence[str], one: str, several: str) -> str:
+    return f"{len(names)} {one if len(names) == 1 else several}"
 
 
 def lacking_in_bank(allocation: Allocation) -> str | None:

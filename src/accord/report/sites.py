@@ -117,7 +117,7 @@ def _table(lines: list[Line], title: str, width: int) -> Table:
 
 def _told(line: Line) -> str:
     """The setting of a table in words."""
-    words = {"alpha": "α {}", "clients": "{} clients"}
+    words = {"alpha": "α {}", "clients": "{} sites"}  # also those that took no part
     return ", ".join(
         words.get(key, "{}" if "." not in key else f"{key} {{}}").format(short(value))
         for key, value in _setting(line).items()
