@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from accord.core.errors import AccordError
+from accord.core.tied import tied_environment
 from accord.engines.base import Job, Message, Sendable, failure
 
 # By default glibc returns memory to the system after every step and requests it again. With these
 # values it keeps the memory, which takes more memory but makes steps faster, most for small nets.
 GREEDY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 T = TypeVar("T", bound=Sendable)
 Told = queue.Queue["tuple[_Worker[Any], dict[str, Any] | None]"]
@@ -161,7 +163,7 @@ class _Worker(Generic[T]):
             text=True,
             encoding="utf-8",
             start_new_session=True,  # only the parent process handles Ctrl-C
-            env={**GREEDY, **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env={**GREEDY, **os.environ, **ONE_THREAD, **tied_environment()},
         )
         threading.Thread(target=self._hear, args=(told,), daemon=True).start()
 
