@@ -23,6 +23,7 @@ from typing import Any
 from accord.core.errors import AccordError
 from accord.core.files import locked, read_json
 from accord.core.names import file_name, shown
+from accord.core.partials import sweep
 from accord.core.tied import tied_environment
 from accord.federation.plan import Plan
 from accord.flower.app_folder import is_app, write_app
@@ -102,9 +103,11 @@ class LocalFlower:
 
     def _prepare(self) -> None:
         """Writes the app and Flower's configuration; the record is checked by the app itself."""
-        if self.folder.exists() and not is_app(self.folder / "app"):
+        sweep(self.folder)
+        found = self.folder.exists() and any(self.folder.iterdir())
+        if found and not is_app(self.folder / "app"):
             raise AccordError(f"{self.folder} holds other files. Choose another folder with --out.")
-        for name in ("app", "home", "keys", "logs"):
+        for name in ("home", "keys", "logs"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         for path in (self._report, self._report.with_suffix(".log")):
             path.unlink(missing_ok=True)
