@@ -133,9 +133,8 @@ def _checksum(body: str) -> str:
 
 def refuse_to_replace(path: Path) -> None:
     """Refuses a file that advise has not written, or that was changed since then."""
-    refuse_file(
-        path, "--out", "study that `accord advise` has written and nobody changed", _unchanged
-    )
+    problem = "was not written by `accord advise` or has been changed since"
+    refuse_file(path, "--out", problem, _unchanged)
 
 
 def _unchanged(path: Path) -> bool:

@@ -20,10 +20,11 @@ OF_RECORD = (
 )
 
 
-def refuse_file(path: Path, option: str, kind: str, is_ours: Callable[[Path], bool]) -> None:
-    """Raises AccordError unless a file of this `kind` can be written to `path`.
+def refuse_file(path: Path, option: str, problem: str, is_ours: Callable[[Path], bool]) -> None:
+    """Raises AccordError unless a file can be written to `path`.
 
-    `is_ours` says whether an existing file is of the same kind and may be replaced.
+    `is_ours` says whether an existing file is of the same kind and may be replaced; `problem` is
+    what is told if it may not.
     """
     said = f"{option} {path}"
     found = found_at(path)
@@ -33,10 +34,7 @@ def refuse_file(path: Path, option: str, kind: str, is_ours: Callable[[Path], bo
         raise AccordError(f"{said} is {found}; expected a new file. Choose another path.")
     _refuse_place(path, said)
     if found == "a file" and not is_ours(path):
-        raise AccordError(
-            f"{said} exists and is no {kind} that could be written again. Choose another path, or "
-            "remove that file."
-        )
+        raise AccordError(f"{said} exists and {problem}. Choose another path, or remove that file.")
     _refuse_parent(path, said)
 
 
@@ -121,7 +119,7 @@ def _nearest_folder(path: Path, said: str) -> Path:
 
 
 def _refuse_unwritable(folder: Path, said: str) -> None:
-    """Refuses a folder in which no file can be made, before long work whose result would be lost."""
+    """Refuses a folder in which no file can be made, before long work that would be lost."""
     try:
         with partial_file(folder):
             pass

@@ -86,7 +86,12 @@ def refuse_to_write(out: Path, briefing: Path, images: Path, name: str) -> None:
         raise AccordError(
             f"--out {out} is one of the inputs, or is in the folder of images. Choose another file."
         )
-    refuse_file(out, "--out", "upload", lambda path: is_whole(path, Upload))
+    refuse_file(
+        out,
+        "--out",
+        "is no upload that could be written again",
+        lambda path: is_whole(path, Upload),
+    )
     if not out.exists():
         return
     owner = Upload.load(out).header.client

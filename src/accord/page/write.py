@@ -50,8 +50,10 @@ def write_report(
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Writes the report to `out`, which may be an earlier report but no other file."""
-    kind = "page of accord report" if form == "html" else f"file of accord report --{form}"
-    refuse_file(out, "-o", kind, lambda path: is_report(path, form))
+    other = f"was not written by accord report --{form}"
+    problem = "is no page of accord report" if form == "html" else other
+    if all(run.is_dir() for run in runs):  # or else this is told first, by what reads them
+        refuse_file(out, "-o", problem, lambda path: is_report(path, form))
     text = make_report(runs, form, trial=trial, baseline=baseline, tell=tell)
     write_atomic(out, text.encode("utf-8", errors="replace"))
 

@@ -31,16 +31,15 @@ class TensorBoard(Tracker):
         folder = self.record.path / "tensorboard" / course.trial
         if _content(folder) == course.digest:
             return
-        if folder.exists() and not (folder / WRITTEN).is_file():
+        if folder.exists() and any(folder.iterdir()) and not (folder / WRITTEN).is_file():
             raise AccordError(f"{folder} holds files of another program. Move it away")
         folder.parent.mkdir(parents=True, exist_ok=True)
         sweep(folder.parent)
         with partial_folder(folder.parent) as partial:
             for client in dict.fromkeys(one.client for one in course.values):
                 values = [one for one in course.values if one.client == client]
-                _write_events(
-                    partial / client_file(client) if client is not None else partial, values
-                )
+                place = partial / client_file(client) if client is not None else partial
+                _write_events(place, values)
             write_json(partial / WRITTEN, {"content": course.digest})
             replace_folder(partial, folder)
 

@@ -96,8 +96,18 @@ def server_file(briefing: Path) -> Path:
 
 def refuse_to_brief(out: Path, option: str = "--out") -> None:
     """Raises AccordError if `out` cannot be written, or would replace another kind of file."""
-    refuse_file(out, option, "briefing", lambda path: is_whole(path, Briefing))
-    refuse_file(server_file(out), option, "server state", lambda path: is_whole(path, ServerState))
+    refuse_file(
+        out,
+        option,
+        "is no briefing that could be written again",
+        lambda path: is_whole(path, Briefing),
+    )
+    refuse_file(
+        server_file(out),
+        option,
+        "is no server state that could be written again",
+        lambda path: is_whole(path, ServerState),
+    )
 
 
 # --- the trial -------------------------------------------------------------------------------
