@@ -23,7 +23,6 @@ from accord.commands.reading import compare, diagnose, dials, results
 from accord.commands.reporting import report
 from accord.commands.training import run, teacher
 from accord.commands.watching import watch
-from accord.core.streams import show_question_marks
 
 app = typer.Typer(
     add_completion=False,
@@ -58,5 +57,4 @@ app.add_typer(flower)
 
 def main() -> None:
     """Runs the command line and ends the process; the exit codes are those of the boundary."""
-    show_question_marks()
     sys.exit(bounded(lambda: app(standalone_mode=False)))

@@ -19,7 +19,14 @@ import click
 
 from accord.core import stopping
 from accord.core.mishaps import sentence_of
-from accord.core.streams import OUTPUT, ReaderGone, forget_output, lost_lines, replace_missing
+from accord.core.streams import (
+    OUTPUT,
+    ReaderGone,
+    forget_output,
+    lost_lines,
+    replace_missing,
+    show_question_marks,
+)
 from accord.core.text import one_line, printable
 
 MISTAKE, DEFECT = 2, 70
@@ -29,6 +36,7 @@ STOPPED = 128 + signal.SIGINT
 def bounded(command: Callable[[], object]) -> int:
     """The exit code of `command`. Whatever it raises is told in one line on standard error."""
     replace_missing()
+    show_question_marks()
     try:
         found = command()
         sys.stdout.flush()
