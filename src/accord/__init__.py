@@ -7,12 +7,10 @@ results.frame()
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from accord.core.errors import AccordError
-
+TYPE_CHECKING = False  # `typing` and all else are loaded when needed, so that Ctrl-C is heard soon
 if TYPE_CHECKING:
+    from typing import Any
+
     from accord.api import (
         advise,
         answer,
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
         teacher,
         write_report,
     )
+    from accord.core.errors import AccordError
     from accord.model.predictor import Predictor
     from accord.report.results import Results
     from accord.study.study import Study, load_study
@@ -58,6 +57,7 @@ _HOMES = {
         "accord.api",
     ),
     **dict.fromkeys(("Study", "load_study"), "accord.study.study"),
+    "AccordError": "accord.core.errors",
     "Predictor": "accord.model.predictor",
     "Results": "accord.report.results",
 }
@@ -66,6 +66,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'accord' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -97,11 +97,14 @@ def test_arrays_are_answered_too(folder: Path) -> None:
         model.scores(np.zeros((2, 8, 8, 1)))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("target", [".", "nowhere/model.onnx"])
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [(".", "is a folder. Name a file"), ("nowhere/model.onnx", "in a folder that exists")],
+)
 def test_a_file_that_cannot_be_written_is_told_at_once(
-    folder: Path, tmp_path: Path, target: str
+    folder: Path, tmp_path: Path, target: str, said: str
 ) -> None:
     words = ["export", str(folder), "--onnx", str(tmp_path / target)]
     shown = CliRunner().invoke(app, words)
     assert isinstance(shown.exception, AccordError)
-    assert "expected a file in a folder that exists" in str(shown.exception)
+    assert said in str(shown.exception)

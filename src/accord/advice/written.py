@@ -12,8 +12,8 @@ from accord.advice.facts import Facts
 from accord.advice.gather import SEEDS, Gathered
 from accord.advice.rule import Pick
 from accord.advice.rules import FOR_GPU
-from accord.core.errors import AccordError
 from accord.core.files import write_atomic
+from accord.core.targets import refuse_file
 from accord.core.text import one_line
 from accord.core.yamls import to_yaml
 
@@ -133,19 +133,16 @@ def _checksum(body: str) -> str:
 
 def refuse_to_replace(path: Path) -> None:
     """Refuses a file that advise has not written, or that was changed since then."""
-    if path.is_dir():
-        raise AccordError(f"--out {path} is a folder; expected the name of a study file.")
-    if not path.exists():
-        return
+    problem = "was not written by `accord advise` or has been changed since"
+    refuse_file(path, "--out", problem, _unchanged)
+
+
+def _unchanged(path: Path) -> bool:
     try:
         first, _, body = path.read_text(encoding="utf-8").partition("\n")
     except UnicodeDecodeError:
-        first, body = "", ""
-    if first != f"{MARK}{_checksum(body)}":
-        raise AccordError(
-            f"--out {path} exists, and it was not written by `accord advise` or has been changed "
-            "since. Choose another name with --out, or remove the file."
-        )
+        return False
+    return first == f"{MARK}{_checksum(body)}"
 
 
 def write(path: Path, text: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +14,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from accord.core.errors import AccordError
+from accord.core.partials import partial_file
+from accord.core.targets import found_at
 
 _written: ContextVar[list[Path] | None] = ContextVar("_written", default=None)
 
@@ -33,42 +34,41 @@ def written_files() -> Iterator[list[Path]]:
 def write_atomic(path: Path, content: bytes) -> None:
     """Writes `content` to `path`. A reader sees the old file or the new one, even after a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    _refuse_no_file(path)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-        _take_note(path)
+        with partial_file(path.parent) as (descriptor, temporary):
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    _take_note(path)
+
+
+def append_text(path: Path, text: str) -> None:
+    """Adds `text` to the end of a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _refuse_no_file(path)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _refuse_no_file(path: Path) -> None:
+    """Refuses to write to a folder, a link, a pipe or a device."""
+    found = found_at(path)
+    if found not in ("nothing", "a file"):
+        raise AccordError(
+            f"{path} is {found}; expected a file that Accord can write. Remove or rename it."
+        )
 
 
 def _take_note(path: Path) -> None:
     paths = _written.get()
     if paths is not None and path not in paths:
         paths.append(path)
-
-
-def refuse_unwritable(path: Path, option: str) -> None:
-    """Raises AccordError if nothing can be written beside `path`, which the user gave as `option`.
-
-    It is called before long work, so that its result is not lost.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
-            pass
-    except OSError as error:
-        raise AccordError(
-            f"{option} {path} cannot be written: {error.strerror or error}. Choose another path."
-        ) from None
 
 
 @contextmanager
@@ -78,11 +78,19 @@ def locked(folder: Path, said: str, name: str = ".lock") -> Iterator[None]:
     The lock ends when its process ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / name)
+    path = folder / name
+    _refuse_no_file(path)
+    if path.exists() and path.stat().st_size:  # to lock a file empties it
+        raise AccordError(f"{path} is no lock of Accord, because it is not empty. Move it away.")
+    lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
         raise AccordError(said) from None
+    except NotImplementedError:
+        raise AccordError(
+            f"{folder}: its file system cannot lock files. Choose a folder on another disk."
+        ) from None
     try:
         yield
     finally:
@@ -113,6 +121,6 @@ def link_or_copy(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         # Some file systems have no hard links, so the file is copied atomically.
-        temporary = target.with_suffix(".partial")
-        shutil.copyfile(source, temporary)
-        temporary.replace(target)
+        with partial_file(target.parent) as (_, temporary):
+            shutil.copyfile(source, temporary)
+            temporary.replace(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import stat
 import tempfile
 import time
@@ -103,7 +104,17 @@ def _ensure(remote: Remote, folder: Path, tell: Tell) -> None:
         if remote.unpack:
             tell(f"unpacking {remote.name}")
             fetched = unzip(fetched, remote.unpack, Path(temporary))
+        if target.exists():
+            kept = _free_name(target)
+            target.rename(kept)
+            tell(f"{target} was another file; it is kept as {kept}")
         fetched.replace(target)
+
+
+def _free_name(path: Path) -> Path:
+    """A name for a file that has to give way: a file of the user is never deleted."""
+    names = (path.with_name(f"{path.name}.old-{number}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists())
 
 
 def _fetch(remote: Remote, to: Path, folder: Path, tell: Tell) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from accord.core.errors import AccordError, ClientError
+from accord.core.mishaps import sentence_of
 
 
 class Sendable(Protocol):
@@ -74,5 +75,8 @@ def failure(error: Exception) -> dict[str, Any]:
             "error": "disk",
             "message": f"{error.filename or 'a file'}: {os.strerror(error.errno)}",
         }
+    sentence = sentence_of(error)
+    if sentence is not None:
+        return {"error": "user", "message": sentence}
     trace = "".join(traceback.format_exception(error))
     return {"error": "defect", "message": f"{type(error).__name__}: {error}", "trace": trace}

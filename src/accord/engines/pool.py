@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from accord.core.errors import AccordError
+from accord.core.files import append_text
+from accord.core.tied import tied_environment
 from accord.engines.base import Job, Message, Sendable, failure
 
 # By default glibc returns memory to the system after every step and requests it again. With these
 # values it keeps the memory, which takes more memory but makes steps faster, most for small nets.
 GREEDY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
+MOST_STARTS = 5
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 T = TypeVar("T", bound=Sendable)
 Told = queue.Queue["tuple[_Worker[Any], dict[str, Any] | None]"]
@@ -81,6 +85,7 @@ class Processes(Generic[T]):
         self._told: Told = queue.Queue()
         self._command = command
         self._record: Path | None = None
+        self._starts = 0  # workers that died before they began a job, since the last one began
         self._workers: list[_Worker[T]] = [self._start(number) for number in range(workers)]
 
     def _start(self, number: int) -> _Worker[T]:
@@ -115,6 +120,7 @@ class Processes(Generic[T]):
             if body is None:
                 replacement = self._replace(worker)
                 if worker.job is not None and not worker.began:
+                    self._count_start(worker)
                     replacement.give(worker.job)  # the worker died before it began the job
                     continue
                 body = {"kind": "failed", "error": "client", "message": worker.obituary()}
@@ -123,10 +129,20 @@ class Processes(Generic[T]):
                 continue
             if kind == "began":
                 worker.began = True
+                self._starts = 0
                 continue
             if kind != "news":
                 worker.job, ended = None, True
             handle(Message(job, kind, body))
+
+    def _count_start(self, dead: _Worker[T]) -> None:
+        """Raises AccordError if workers die again and again before they begin a job."""
+        self._starts += 1
+        if self._starts > MOST_STARTS:
+            raise AccordError(
+                f"workers ended {self._starts} times before they began a job: {dead.obituary()} "
+                "Solve this problem and run the same command again."
+            )
 
     def _replace(self, dead: _Worker[T]) -> _Worker[T]:
         """A new worker in place of a dead one. Raises AccordError if the dead one never started."""
@@ -161,15 +177,15 @@ class _Worker(Generic[T]):
             text=True,
             encoding="utf-8",
             start_new_session=True,  # only the parent process handles Ctrl-C
-            env={**GREEDY, **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env={**GREEDY, **os.environ, **ONE_THREAD, **tied_environment()},
         )
         threading.Thread(target=self._hear, args=(told,), daemon=True).start()
 
     def open(self, record: Path) -> None:
         """Sends it the path of the record and of its log, which then gets its error output."""
         self.log = record.absolute() / "logs" / f"worker-{self.number}.log"
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.log_start = self.log.stat().st_size if self.log.exists() else 0
+        append_text(self.log, "")  # a problem with the disk is found here, not by the worker
+        self.log_start = self.log.stat().st_size
         self._send({"record": str(record.absolute()), "log": str(self.log)})
 
     def _hear(self, told: Told) -> None:

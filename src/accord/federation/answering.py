@@ -10,8 +10,8 @@ import torch
 
 from accord.client.base import Precision
 from accord.core.errors import AccordError, ClientError
-from accord.core.files import refuse_unwritable
 from accord.core.names import shown
+from accord.core.targets import refuse_file
 from accord.data.convert import convert
 from accord.data.images import Labels
 from accord.data.imageset import ImageSet
@@ -20,7 +20,7 @@ from accord.data.raw import Part, Progress, Request, Tell, check_classes, check_
 from accord.federation.devices import check_device, choose_device
 from accord.federation.membership import refuse_name
 from accord.federation.site import Site, keep_root
-from accord.messages import Briefing, BriefingHeader, Upload
+from accord.messages import Briefing, BriefingHeader, Upload, is_whole
 
 KINDS = {".npz": "npz", ".parquet": "parquet"}  # suffix → format; all others are class folders
 
@@ -86,16 +86,15 @@ def refuse_to_write(out: Path, briefing: Path, images: Path, name: str) -> None:
         raise AccordError(
             f"--out {out} is one of the inputs, or is in the folder of images. Choose another file."
         )
-    refuse_unwritable(out, "--out")
+    refuse_file(
+        out,
+        "--out",
+        "is no upload that could be written again",
+        lambda path: is_whole(path, Upload),
+    )
     if not out.exists():
         return
-    try:
-        owner = Upload.load(out).header.client
-    except (AccordError, OSError):
-        raise AccordError(
-            f"--out {out}: expected a new file, or an upload to write again; found another kind of "
-            "file. Choose another name."
-        ) from None
+    owner = Upload.load(out).header.client
     if owner != name:
         raise AccordError(
             f"--out {out}: it holds the upload of client {shown(owner)}, which would be lost. "

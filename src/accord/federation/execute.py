@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from accord.core.errors import AccordError
+from accord.core.files import write_atomic
 from accord.engines.base import Engine, Job, Message
 from accord.engines.pool import InProcess
 from accord.federation.tasks import Task, perform
@@ -80,7 +81,7 @@ def _hear(run: Run, message: Message[Task], watcher: Watcher) -> None:
     reason = body["message"]
     if "trace" in body:
         log = run.folder.path / "defect.txt"
-        log.write_text(body["trace"], encoding="utf-8")
+        write_atomic(log, body["trace"].encode("utf-8", "backslashreplace"))
         reason += f" (a defect in Accord; its traceback is in {log})"
     run.take_failure(job, reason)
     watcher.ended(run, job, f"{job.task.subject}: {reason}")

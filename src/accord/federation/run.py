@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accord.core.errors import AccordError
+from accord.core.partials import sweep_tree
 from accord.engines.base import Engine
 from accord.federation.execute import Watcher, execute
 from accord.federation.plan import Plan
@@ -44,6 +45,7 @@ def run_study(
         record.refuse_another(study)
         plan.check()  # mistakes are reported before anything is written
         with record.lock():
+            sweep_tree(record.path)
             runs = plan.runs(record)
             holders = {one.key: one for one in runs}.values()
             for one in holders:

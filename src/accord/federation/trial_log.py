@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from accord.core.files import append_text
 from accord.core.names import listed, shown
 from accord.core.text import printable
 from accord.federation.rounds import Round
@@ -31,11 +32,8 @@ class TrialLog:
 
     def _add(self, who: str, line: str) -> None:
         path = self.folder.path / "logs" / f"{who}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(
-                f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {printable(' '.join(line.split()))}\n"
-            )
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        append_text(path, f"{now}  {printable(' '.join(line.split()))}\n")
 
     # --- sentences about a round ---------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """A worker process: it reads tasks from standard input and answers on standard output, in JSON.
 
 It is started as a program of its own rather than forked, so that it works the same from a script, a
-notebook and a test, and nothing is ever pickled. When its parent process is gone, its standard
-input ends, and it ends at once, also while it still loads its modules.
+notebook and a test, and nothing is ever pickled. When its parent process is gone, it ends at once:
+Linux kills it, and elsewhere it notices that its standard input ends.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import sys
 import threading
 from typing import Any
 
+from accord.core.tied import end_with_parent
+
 
 def main() -> None:
+    end_with_parent()  # first of all: to load torch takes seconds
     # Standard output belongs to the protocol: what libraries print goes to the log instead.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)

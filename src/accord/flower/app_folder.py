@@ -9,14 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from accord.core.errors import AccordError
 from accord.core.files import write_atomic
+from accord.core.partials import partial_folder, sweep
+from accord.core.replacing import replace_folder
+from accord.core.targets import refuse_folder, settled
 from accord.core.yamls import to_yaml
 from accord.flower.run_config import RunConfig
 from accord.flower.supported import TESTED
 from accord.study.study import Study
 
 PACKAGE = "accord_app"
+OURS = (PACKAGE, "pyproject.toml", "__init__.py", "server.py", "client.py", "study.yaml")
+MADE_BY_PYTHON = ("__pycache__",)
 MARK = "# An Accord study as a Flower app; written by `accord flower app`."
 
 SERVER = '''"""The server: it runs study.yaml with the nodes as clients."""
@@ -49,17 +53,21 @@ app.train()(answer)
 def write_app(folder: Path, study: Study, values: dict[str, Any] | None = None) -> None:
     """Writes the app of `study` to `folder`; `values` replace values of its run configuration."""
     config = RunConfig.of(values or {}, "the app's configuration").values()
-    _refuse_strange(folder)
-    package = folder / PACKAGE
+    refuse_folder(folder, "", "Flower app of Accord", _stranger)
     files = {
-        folder / "pyproject.toml": _project(study.name, config),
-        package / "__init__.py": f'"""The study {study.name} as a Flower app."""\n',
-        package / "server.py": SERVER,
-        package / "client.py": CLIENT,
-        package / "study.yaml": to_yaml(study.resolved),
+        "pyproject.toml": _project(study.name, config),
+        f"{PACKAGE}/__init__.py": f'"""The study {study.name} as a Flower app."""\n',
+        f"{PACKAGE}/server.py": SERVER,
+        f"{PACKAGE}/client.py": CLIENT,
+        f"{PACKAGE}/study.yaml": to_yaml(study.resolved),
     }
-    for path, content in files.items():
-        write_atomic(path, content.encode())
+    folder = settled(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep(folder.parent)
+    with partial_folder(folder.parent) as partial:
+        for name, content in files.items():
+            write_atomic(partial / name, content.encode())
+        replace_folder(partial, folder)
 
 
 def _project(study: str, config: dict[str, Any]) -> str:
@@ -95,16 +103,15 @@ def _toml(value: Any) -> str:
     return str(value)
 
 
-def _refuse_strange(folder: Path) -> None:
-    """Refuses a folder that holds anything but an app that this function wrote."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise AccordError(f"{folder} is a file. Choose another folder for the app.")
-    if any(folder.iterdir()) and not is_app(folder):
-        raise AccordError(
-            f"{folder} holds files that are no app of Accord. Choose another folder for the app."
-        )
+def _stranger(folder: Path) -> str | None:
+    """The name of something in a folder that is no part of an app; None if there is none."""
+    inside = [path.name for path in folder.iterdir() if path.name not in MADE_BY_PYTHON]
+    if inside and not is_app(folder):
+        return inside[0]
+    package = folder / PACKAGE
+    inside += [path.name for path in package.iterdir()] if package.is_dir() else []
+    known = (*OURS, *MADE_BY_PYTHON)
+    return next((name for name in inside if name not in known), None)
 
 
 def is_app(folder: Path) -> bool:

@@ -21,6 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from accord.core.errors import AccordError
+from accord.core.partials import partial_folder, sweep
+from accord.core.targets import found_at, settled
 from accord.data.schemes.sites import SITE
 
 PEM, SSH = serialization.Encoding.PEM, serialization.Encoding.OpenSSH
@@ -29,8 +31,20 @@ SERVER = "server"
 
 
 def make_keys(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: int) -> None:
-    """Writes the certificates of a server that is reached as `hosts`, and a key per client."""
+    """Writes the certificates of a server that is reached as `hosts`, and a key per client.
+
+    All files appear at once, so that an error leaves none.
+    """
     _refuse(folder, hosts, clients, days)
+    folder = settled(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep(folder.parent)
+    with partial_folder(folder.parent) as partial:
+        _make_keys(partial, hosts, clients, days)
+        partial.rename(folder)
+
+
+def _make_keys(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: int) -> None:
     authority, key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     issuer = _certificate("Accord federation", authority, authority, days, hosts=())
     server = _certificate(hosts[0], key, authority, days, hosts=hosts)
@@ -94,7 +108,8 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _refuse(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: int) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    empty = found_at(folder) == "a folder" and not any(folder.iterdir())
+    if not empty and found_at(folder) != "nothing":
         raise AccordError(
             f"{folder} exists and is not an empty folder. Choose another one: keys are never "
             "written over."

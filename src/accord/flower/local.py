@@ -23,6 +23,8 @@ from typing import Any
 from accord.core.errors import AccordError
 from accord.core.files import locked, read_json
 from accord.core.names import file_name, shown
+from accord.core.partials import sweep
+from accord.core.tied import tied_environment
 from accord.federation.plan import Plan
 from accord.flower.app_folder import is_app, write_app
 from accord.flower.guard import Guard, running
@@ -101,9 +103,11 @@ class LocalFlower:
 
     def _prepare(self) -> None:
         """Writes the app and Flower's configuration; the record is checked by the app itself."""
-        if self.folder.exists() and not is_app(self.folder / "app"):
+        sweep(self.folder)
+        found = self.folder.exists() and any(self.folder.iterdir())
+        if found and not is_app(self.folder / "app"):
             raise AccordError(f"{self.folder} holds other files. Choose another folder with --out.")
-        for name in ("app", "home", "keys", "logs"):
+        for name in ("home", "keys", "logs"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         for path in (self._report, self._report.with_suffix(".log")):
             path.unlink(missing_ok=True)
@@ -223,9 +227,9 @@ class LocalFlower:
     def _flwr(self, *words: str) -> None:
         """Runs a command of Flower's own command line."""
         program = Path(sys.executable).parent / "flwr"
-        done = subprocess.run(
-            [str(program), *words], env=self._env("link"), capture_output=True, text=True
-        )
+        command = [sys.executable, "-m", "accord.core.tied", str(program), *words]
+        env = {**self._env("link"), **tied_environment()}
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
         if done.returncode:
             said = " ".join((done.stdout + done.stderr).split())[-500:]
             raise AccordError(f"`flwr {' '.join(words[:2])}` failed: {said}")

@@ -11,7 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid
 
 from accord.core.errors import AccordError
-from accord.core.files import write_json
+from accord.core.files import append_text, write_json
 from accord.engines.local import WORKER
 from accord.engines.pool import Processes
 from accord.federation.run import run_study
@@ -93,8 +93,7 @@ class _Report:
 
     def line(self, line: str) -> None:
         if self.path is not None:
-            with self.path.with_suffix(".log").open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+            append_text(self.path.with_suffix(".log"), line + "\n")
 
 
 class _Told(Plain):

@@ -97,6 +97,15 @@ def kind_of(path: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
+def is_whole(path: Path, kind: type[Message]) -> bool:
+    """Whether a file holds a whole message of this kind."""
+    try:
+        kind.load(path)
+    except (AccordError, OSError):
+        return False
+    return True
+
+
 def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {prefix + name: tensor for name, tensor in tensors.items()}
 

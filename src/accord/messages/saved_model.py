@@ -8,8 +8,6 @@ model/net-0.safetensors, …    the nets of the model: one, or one for each clie
 from __future__ import annotations
 
 import hashlib
-import re
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +22,13 @@ from torch import Tensor
 
 from accord.core.config import Config, parse
 from accord.core.errors import AccordError
-from accord.core.files import read_json, refuse_unwritable, write_atomic, write_json
+from accord.core.files import read_json, write_atomic, write_json
+from accord.core.partials import partial_folder, sweep
+from accord.core.replacing import recover, replace_folder
+from accord.core.targets import found_at, refuse_folder, settled
 from accord.messages.briefing import BriefingHeader, NetHeader
 
 COMBINER = "combiner.safetensors"
-OURS = re.compile(r"model\.json|combiner\.safetensors|net-\d+\.safetensors")
 
 
 class ModelHeader(Config):
@@ -78,6 +78,7 @@ class SavedModel:
 
     @classmethod
     def load(cls, folder: Path) -> SavedModel:
+        recover(settled(folder))
         path = folder / "model.json"
         if not path.is_file():
             raise AccordError(
@@ -102,39 +103,39 @@ def save_model(
 ) -> None:
     """Writes a model to `folder`. It replaces an older model there, but no other files."""
     refuse_to_save(folder)
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    folder = settled(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with partial_folder(folder.parent) as partial:
         for index, net in enumerate(nets):
             write_atomic(partial / net_file(index), save_tensors(_plain(net)))
         write_atomic(partial / COMBINER, save_tensors(_plain(combiner)))
         write_json(partial / "model.json", header.model_dump(mode="json"))
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    if folder.exists():
-        shutil.rmtree(folder)
-    partial.replace(folder)
+        replace_folder(partial, folder)
 
 
 def refuse_to_save(folder: Path) -> None:
     """Raises AccordError if `folder` cannot be made, or holds anything but a saved model."""
-    first = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not first.is_dir():
-        raise AccordError(f"--save {folder}: {first} is a file. Choose another folder.")
-    inside = [path.name for path in folder.iterdir()] if folder.exists() else []
-    strange = [name for name in inside if not OURS.fullmatch(name)]
-    if inside and not strange:
-        try:
-            parse(ModelHeader, read_json(folder / "model.json"), str(folder))
-        except (AccordError, OSError, ValueError):
-            strange = ["model.json"]
-    if strange:
-        raise AccordError(
-            f"--save {folder}: the folder holds {strange[0]!r}, which is no part of a saved model "
-            "and would be lost. Choose another folder."
-        )
+    recover(settled(folder))
+    sweep(settled(folder).parent)
+    refuse_folder(folder, "--save", "saved model", _stranger)
+
+
+def _stranger(folder: Path) -> str | None:
+    """The name of something in a folder that is no part of a saved model; None if there is none."""
+    inside = {path.name: path for path in folder.iterdir()}
+    if not inside:
+        return None
+    try:
+        header = parse(ModelHeader, read_json(folder / "model.json"), str(folder))
+    except (AccordError, OSError, ValueError):
+        return "model.json" if "model.json" in inside else next(iter(inside))
+    ours = {"model.json", COMBINER, *map(net_file, range(min(header.nets, len(inside))))}
+    strange = (name for name, path in inside.items() if name not in ours or not _is_plain(path))
+    return next(strange, None)
+
+
+def _is_plain(path: Path) -> bool:
+    return found_at(path) == "a file"
 
 
 def refuse_to_train(folder: Path, record: Path) -> None:
@@ -146,7 +147,6 @@ def refuse_to_train(folder: Path, record: Path) -> None:
             f"--save {folder}: the record of the training is written to {record}. Choose another "
             "folder."
         )
-    refuse_unwritable(folder, "--save")
 
 
 def digest_of(weights: dict[str, Tensor]) -> str:

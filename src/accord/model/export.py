@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from accord.core.errors import AccordError
 from accord.core.files import write_atomic
+from accord.core.targets import refuse_file
 from accord.fusion.base import Outputs
 from accord.model.predictor import Predictor
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
+INPUT = "RGB or grey, 0 to 1"  # in the file; by this entry it is known as one of ours
 CLOSE = 1e-4  # the largest allowed difference between confidences of the file and of the model
 
 
@@ -50,11 +52,7 @@ def export_onnx(model: Predictor, path: Path) -> float:
             f"export needs {', '.join(missing)}, which is not installed: "
             "pip install 'accord[onnx]'."
         )
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise AccordError(
-            f"--onnx {path}: expected a file in a folder that exists; found a folder, "
-            "or a file in a folder that does not exist."
-        )
+    refuse_file(path, "--onnx", "was not written by accord export", is_export)
     header, whole = model.header, Whole(model).eval()
     shape = (2, header.channels, header.height, header.width)
     example = torch.rand(shape, generator=torch.Generator().manual_seed(0))
@@ -71,7 +69,7 @@ def export_onnx(model: Predictor, path: Path) -> float:
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
     proto = program.model_proto
-    for key, value in (("classes", "\n".join(header.classes)), ("input", "RGB or grey, 0 to 1")):
+    for key, value in (("classes", "\n".join(header.classes)), ("input", INPUT)):
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
     content = io.BytesIO(proto.SerializeToString()).getvalue()
@@ -83,6 +81,17 @@ def export_onnx(model: Predictor, path: Path) -> float:
         )
     write_atomic(path, content)
     return difference
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file was written by this module."""
+    import onnx
+
+    try:
+        proto = onnx.load(path, load_external_data=False)
+    except Exception:  # the errors of protobuf are of no type that is the same everywhere
+        return False
+    return {"input": INPUT}.items() <= {one.key: one.value for one in proto.metadata_props}.items()
 
 
 @contextmanager

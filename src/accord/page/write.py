@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from accord.core.errors import AccordError
-from accord.core.files import refuse_unwritable, write_atomic
+from accord.core.files import write_atomic
+from accord.core.targets import refuse_file
 from accord.page.contents import read_report
 from accord.page.progress import Drawn
 from accord.page.render import html, latex, markdown
@@ -50,29 +50,15 @@ def write_report(
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Writes the report to `out`, which may be an earlier report but no other file."""
-    refuse_to_replace(out, form)
-    for run in runs:
-        if not run.is_dir():  # said before a folder for `out` is made
-            break
-    else:
-        refuse_unwritable(out, "-o")
+    other = f"was not written by accord report --{form}"
+    problem = "is no page of accord report" if form == "html" else other
+    if all(run.is_dir() for run in runs):  # or else this is told first, by what reads them
+        refuse_file(out, "-o", problem, lambda path: is_report(path, form))
     text = make_report(runs, form, trial=trial, baseline=baseline, tell=tell)
     write_atomic(out, text.encode("utf-8", errors="replace"))
 
 
-def refuse_to_replace(out: Path, form: Form) -> None:
-    """Refuses a folder, and a file that is no report of this kind."""
-    if out.is_dir():
-        raise AccordError(f"-o {out} is a folder. Name a file, for example -o {out / NAME}.")
-    if not out.exists():
-        return
-    with out.open("rb") as file:
-        beginning = file.read(BEGINNING)
-    if MARKS[form].encode() not in beginning:
-        raise AccordError(
-            f"-o {out} exists and was not written by accord report --{form}. Choose another path, "
-            "or remove that file."
-            if form != "html"
-            else f"-o {out} exists and is no page of accord report. Choose another path, or remove "
-            "that file."
-        )
+def is_report(path: Path, form: Form) -> bool:
+    """Whether a file is a report of this form."""
+    with path.open("rb") as file:
+        return MARKS[form].encode() in file.read(BEGINNING)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.core.errors import AccordError
-from accord.core.files import read_json, write_atomic, write_json
+from accord.core.files import append_text, read_json, write_atomic, write_json
 from accord.core.names import file_name
 
 
@@ -104,9 +104,7 @@ class TrialFolder:
 
     def append_event(self, event: dict[str, Any]) -> None:
         """Adds an event while the trial runs; the file is written again, in order, at the end."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with self.events.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(event) + "\n")
+        append_text(self.events, json.dumps(event) + "\n")
 
     def read_events(self) -> list[dict[str, Any]]:
         """Every complete line of events.jsonl; the last line may be incomplete."""

@@ -23,6 +23,8 @@ import yaml
 from accord.core.config import keys
 from accord.core.errors import AccordError
 from accord.core.files import locked, read_json, write_atomic, write_json
+from accord.core.partials import is_partial
+from accord.core.targets import found_at
 from accord.core.yamls import LOADER, to_yaml
 from accord.record.folders import TrialFolder, damaged, mapping
 from accord.record.rows import COLUMNS, Row, rows_of
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from accord.study.study import Study
 
 
-# What a run directory may hold before its study is written there.
-EMPTY = (".lock", "trials", ".flower.lock", "flower")
 ROOTS = "roots"  # the key of data.json with the data root of each dataset
 
 
@@ -93,7 +93,7 @@ class Record:
             return
         if self._is_record():
             joined(self.asked(), study.resolved, self.path)
-        elif any(path.name not in EMPTY for path in self.path.iterdir()):
+        elif not all(_is_beginning(path) for path in self.path.iterdir()):
             raise AccordError(
                 f"{self.path} holds files but is not a run directory: it has no study.yaml with "
                 "trials/. Choose another folder for the record."
@@ -220,6 +220,15 @@ class Record:
         else:
             (self.path / "sites.csv").unlink(missing_ok=True)
         return rows
+
+
+def _is_beginning(path: Path) -> bool:
+    """Whether a run directory may hold this before its study is written there."""
+    if path.name in (".lock", ".flower.lock"):
+        return found_at(path) == "a file" and path.stat().st_size == 0
+    if path.name == "trials":
+        return found_at(path) == "a folder" and not any(path.iterdir())
+    return path.name == "flower" or is_partial(path.name)  # Flower's folder is checked elsewhere
 
 
 def _csv(rows: Sequence[Row], columns: Sequence[str]) -> bytes:

@@ -7,10 +7,12 @@ RUN/tensorboard/TRIAL/client-NAME/  losses, λ, σ and gradients of a client, by
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
+from accord.core.errors import AccordError
 from accord.core.files import write_json
+from accord.core.partials import partial_folder, sweep
+from accord.core.replacing import replace_folder
 from accord.record.folders import client_file
 from accord.trackers.base import Tracker, trackers
 from accord.trackers.course import Course, Value
@@ -29,14 +31,17 @@ class TensorBoard(Tracker):
         folder = self.record.path / "tensorboard" / course.trial
         if _content(folder) == course.digest:
             return
-        partial = folder.with_name(f".{course.trial}.partial")
-        for path in (partial, folder):
-            shutil.rmtree(path, ignore_errors=True)
-        for client in dict.fromkeys(one.client for one in course.values):
-            values = [one for one in course.values if one.client == client]
-            _write_events(partial / client_file(client) if client is not None else partial, values)
-        write_json(partial / WRITTEN, {"content": course.digest})
-        partial.rename(folder)
+        if folder.exists() and any(folder.iterdir()) and not (folder / WRITTEN).is_file():
+            raise AccordError(f"{folder} holds files of another program. Move it away")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        sweep(folder.parent)
+        with partial_folder(folder.parent) as partial:
+            for client in dict.fromkeys(one.client for one in course.values):
+                values = [one for one in course.values if one.client == client]
+                place = partial / client_file(client) if client is not None else partial
+                _write_events(place, values)
+            write_json(partial / WRITTEN, {"content": course.digest})
+            replace_folder(partial, folder)
 
 
 def _content(folder: Path) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accord.core.errors import AccordError
-from accord.core.files import refuse_unwritable
+from accord.core.targets import refuse_file
 from accord.data.schemes import make_scheme
 from accord.data.settings import NO_SHIFT
 from accord.engines.base import Engine
@@ -19,7 +19,7 @@ from accord.federation.tasks import Task
 from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
 from accord.fusion.base import ReferenceRule
-from accord.messages import NET, Briefing, Origin, ServerState, prefixed
+from accord.messages import NET, Briefing, Origin, ServerState, is_whole, prefixed
 from accord.model.predictor import Predictor
 from accord.record.record import Record
 from accord.study.settings import RoundsConfig
@@ -79,6 +79,11 @@ def write_round(state: ServerState, out: Path) -> Written:
         )
     server = server_file(out) if state.header.briefing.rounds > 1 else None
     if server is not None:
+        if server.exists() and ServerState.load(server).briefing().digest != briefing.digest:
+            raise AccordError(
+                f"{server} belongs to another briefing, whose answers could no longer be fused. "
+                "Choose another name, or delete it."
+            )
         state.save(server)
     briefing.save(out)
     return Written(briefing, out, server)
@@ -91,17 +96,18 @@ def server_file(briefing: Path) -> Path:
 
 def refuse_to_brief(out: Path, option: str = "--out") -> None:
     """Raises AccordError if `out` cannot be written, or would replace another kind of file."""
-    refuse_unwritable(out, option)
-    for path, kind in ((out, Briefing), (server_file(out), ServerState)):
-        if not path.exists():
-            continue
-        try:
-            kind.load(path)
-        except (AccordError, OSError):
-            raise AccordError(
-                f"{option} {out}: {path} exists and is no {kind.kind} that could be written again. "
-                "Choose another name."
-            ) from None
+    refuse_file(
+        out,
+        option,
+        "is no briefing that could be written again",
+        lambda path: is_whole(path, Briefing),
+    )
+    refuse_file(
+        server_file(out),
+        option,
+        "is no server state that could be written again",
+        lambda path: is_whole(path, ServerState),
+    )
 
 
 # --- the trial -------------------------------------------------------------------------------
