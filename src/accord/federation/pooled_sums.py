@@ -1,11 +1,12 @@
 """The stored total of all clients' sums, to which clients are added or from which they are removed.
 
-The uploads of the other clients are not read again. The result is the same as if a removed client
+The uploads of the other clients are hashed, but not added again. The result is the same as if a removed client
 had never taken part.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
@@ -25,7 +26,7 @@ class TotalHeader(Config):
     """The briefing and the upload files of a total."""
 
     briefing: str
-    files: dict[str, tuple[int, int]]  # name → size and time of the last change
+    files: dict[str, str]  # name → SHA-256 of the content
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ class Total(Message):
 @large_blocks_apart()
 def total_of(files: UploadFiles, keep: Path | None) -> Sums:
     """The total of the clients' sums: read from the file `keep`, or computed and stored there."""
-    header = _header(files)
+    header = _header(files) if keep is not None else None
     kept = _kept(keep, header)
     if kept is not None:
         return kept
     total = reduce(add, (Sums.of(files.load(index).tensors) for index in range(len(files))))
-    if keep is not None:
+    if keep is not None and header is not None:
         named = {"label_counts": total.counts, "feature_sums": total.sums}
         Total(header, {**named, "scatter": total.scatter}).save(keep)
     return total
@@ -57,11 +58,11 @@ def total_stands(files: UploadFiles, keep: Path) -> bool:
 
 
 def _header(files: UploadFiles) -> TotalHeader:
-    states = {path.name: _state(path) for path in files.paths}
-    return TotalHeader(briefing=files.briefing.digest, files=states)
+    found = {path.name: _digest(path) for path in files.paths}
+    return TotalHeader(briefing=files.briefing.digest, files=found)
 
 
-def _kept(keep: Path | None, header: TotalHeader) -> Sums | None:
+def _kept(keep: Path | None, header: TotalHeader | None) -> Sums | None:
     """The stored total; None if it is damaged or does not fit, because it can be computed again."""
     try:
         found = Total.load(keep) if keep is not None and keep.exists() else None
@@ -94,9 +95,9 @@ def _checked(path: Path, briefing: Briefing) -> Sums:
     return Sums.of(upload.tensors)
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _digest(path: Path) -> str:
     try:
-        found = path.stat()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         raise AccordError(f"{path}: expected one upload, found no such file.") from None
-    return found.st_size, found.st_mtime_ns

@@ -8,7 +8,7 @@ checkpoint, which is checked and only then written into the record.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -25,7 +25,7 @@ from accord.federation.tasks import Task
 from accord.federation.tasks.answer import AnswerBriefing
 from accord.federation.tasks.base import briefing_at
 from accord.messages import Briefing, Upload, expected_upload
-from accord.record.folders import RoundFolder
+from accord.record.folders import LONGEST, RoundFolder
 from accord.record.record import Record
 
 BRIEFING = "briefing"
@@ -58,6 +58,7 @@ class Answer(Config):
     versions: dict[str, str] = Field(default={})
     error: str | None = None
     peak_memory: int = Field(0, ge=0)
+    seconds: dict[int, Annotated[float, Field(ge=0, le=LONGEST)]] = Field(default={})  # of each epoch
 
 
 class Desk:
@@ -129,6 +130,9 @@ class Desk:
             )
         for epoch in epochs:
             self._check(task, parts[str(epoch)], epoch, briefing)
+        round_epochs = range(header.first_epoch + 1, epochs[-1] + 1)
+        known = {e: answer.seconds[e] for e in round_epochs if e in answer.seconds}
+        folder.write_seconds(task.name, known)
         for epoch in epochs:  # the last one is written last: it says that the client has answered
             path = folder.upload(task.name, epoch, last=epoch == epochs[-1])
             write_atomic(path, parts[str(epoch)])

@@ -104,7 +104,6 @@ class Round:
         """Writes round.json: the clients that answered or failed, bytes and seconds."""
         answered = tuple(client for client in self.asked if self.has_answered(client))
         uploads = [self.upload(client, self.last_epoch) for client in answered]
-        events = [event for path in uploads for event in Upload.load(path).header.telemetry]
         report = RoundReport(
             round=self.number,
             asked=self.asked,
@@ -112,7 +111,7 @@ class Round:
             failed={name: failed[name] for name in self.asked if name in failed},
             upload_bytes=sum(path.stat().st_size for path in uploads),
             download_bytes=self.folder.briefing.stat().st_size * len(self.asked),
-            seconds=sum(event["seconds"] or 0 for event in events),
+            seconds=sum(sum(self.folder.read_seconds(name).values()) for name in answered),
             fusion_applied=fusion_applied,
         )
         write_json(self.folder.report, report.model_dump(mode="json"))
@@ -130,7 +129,8 @@ class Round:
         The first briefing is kept, because it holds the initial weights of the trial.
         """
         self.forget_checkpoints()
-        shutil.rmtree(self.folder.path / "uploads", ignore_errors=True)
+        for name in ("uploads", "seconds"):
+            shutil.rmtree(self.folder.path / name, ignore_errors=True)
         self.folder.server_state.unlink(missing_ok=True)
         if self.number > 1:
             self.folder.briefing.unlink(missing_ok=True)
@@ -187,6 +187,7 @@ def link_uploads(source: tuple[Round, ...], target: tuple[Round, ...]) -> None:
             if other.has_answered(client):
                 for epoch in other.epochs:
                     link_or_copy(other.upload(client, epoch), own.upload(client, epoch))
+                own.folder.write_seconds(client, other.folder.read_seconds(client))
 
 
 def forget_memories(rounds: tuple[Round, ...], closed: Round) -> None:
