@@ -1,7 +1,7 @@
 """The stored total of all clients' sums, to which clients are added or from which they are removed.
 
-The uploads of the other clients are hashed, but not added again. The result is the same as if a removed client
-had never taken part.
+The uploads of the other clients are hashed, but not added again. The result is the same as if a
+removed client had never taken part.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from operator import add
 from pathlib import Path
 from typing import ClassVar
 
+from accord.checks import check_upload
 from accord.closed_form.sums import Sums
 from accord.core.config import Config
 from accord.core.errors import AccordError
@@ -91,7 +92,7 @@ def changed(total: Sums, briefing: Briefing, come: Iterable[Path], gone: Iterabl
 
 def _checked(path: Path, briefing: Briefing) -> Sums:
     upload = Upload.load(path)
-    upload.check(briefing, str(path))
+    check_upload(upload, briefing, str(path))
     return Sums.of(upload.tensors)
 
 

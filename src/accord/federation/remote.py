@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from accord.checks import check_upload
 from accord.core.config import Config
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import write_atomic
@@ -58,7 +59,9 @@ class Answer(Config):
     versions: dict[str, str] = Field(default={})
     error: str | None = None
     peak_memory: int = Field(0, ge=0)
-    seconds: dict[int, Annotated[float, Field(ge=0, le=LONGEST)]] = Field(default={})  # of each epoch
+    seconds: dict[int, Annotated[float, Field(ge=0, le=LONGEST)]] = Field(
+        default={}
+    )  # of each epoch
 
 
 class Desk:
@@ -147,7 +150,7 @@ class Desk:
             )
         try:
             upload = Upload.from_bytes(content, where)
-            upload.check(briefing, where)
+            check_upload(upload, briefing, where)
         except AccordError as error:
             raise ClientError(f"its upload was refused: {one_line(str(error))}") from None
         header = upload.header
@@ -155,18 +158,6 @@ class Desk:
             raise ClientError(
                 f"its upload was refused: expected that of client {shown(task.name)} after "
                 f"epoch {epoch}; found {header.client[:100]!r} after epoch {header.epoch}."
-            )
-        self._check_counts(task, upload)
-
-    def _check_counts(self, task: AnswerBriefing, upload: Upload) -> None:
-        """Refuses other label counts than those of the images that the client was given."""
-        partition = self._allocation(task).partition
-        counts = partition.label_counts[partition.names.index(task.name)].tolist()
-        found = upload.tensors["label_counts"].tolist()
-        if any(counts) and found != counts:
-            raise ClientError(
-                f"its upload was refused: expected the label counts {counts} of its images; found "
-                f"{found}."
             )
 
 

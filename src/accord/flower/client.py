@@ -64,9 +64,7 @@ def answer(message: Message, context: Context) -> Message:
     return Message(Letter(told.model_dump(mode="json"), uploads).to_flower(), reply_to=message)
 
 
-def _answered(
-    letter: Letter, given: dict[str, Any]
-) -> tuple[dict[str, bytes], dict[int, float]]:
+def _answered(letter: Letter, given: dict[str, Any]) -> tuple[dict[str, bytes], dict[int, float]]:
     """Epoch → the upload of each checkpoint; epoch → its core time."""
     from accord.core.versions import versions
     from accord.federation.answering import precision_on

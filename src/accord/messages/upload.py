@@ -16,6 +16,8 @@ from accord.messages.base import ADAPTER, CONTROL, NET, Message
 from accord.messages.briefing import Briefing, SummingSpec
 
 NEVER_NEGATIVE = ("running_var", "feature_var", "score_std", "scatter_spread")
+COSINES = ("score_mean", "score_std", "score_own", "score_rotated")  # or their deviation
+ROUNDED = 1e-4
 COUNTED = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -77,6 +79,13 @@ class Upload(Message):
                 raise AccordError(f"{where}: tensor {name!r} holds NaN or infinity.")
             if name.endswith(NEVER_NEGATIVE) and bool((tensor < 0).any()):
                 raise AccordError(f"{where}: tensor {name!r} holds values below 0.")
+            if name in COSINES and bool((tensor.abs() > 1 + ROUNDED).any()):
+                worst = float(tensor[tensor.abs().argmax()])
+                raise AccordError(
+                    f"{where}: tensor {name!r} should hold cosines between −1 and 1; found "
+                    f"{worst:.4g}. Ask this client for a new upload, or leave it out: --without "
+                    "NAME"
+                )
         if briefing.header.uploads == "sums":
             check_sums(self.tensors, where)
         elif not any(bool(self.tensors[name].any()) for name in expected if _learnt(name)):

@@ -19,7 +19,6 @@ from accord.core.errors import AccordError
 from accord.core.files import read_json, write_atomic, write_json
 from accord.core.names import file_name
 
-
 LONGEST = 1e12  # seconds of an epoch; a larger number is a damaged one
 
 
