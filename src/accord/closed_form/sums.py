@@ -179,7 +179,7 @@ def _check_rank(found: Sums, rounding: float, where: str) -> None:
     trace = float(found.scatter.diagonal().sum())
     size = float(torch.linalg.matrix_norm(found.scatter)) + 2 * rounding * trace
     noise = TINY * float(found.sums.square().sum()) / max(found.total, 1)
-    most = (found.total - 1) ** 0.5 * size * (1 + CLOSE) + noise
+    most = max(found.total - 1, 0) ** 0.5 * size * (1 + CLOSE) + noise
     if trace > most:
         raise AccordError(
             f"{where}: its scatter has more directions than its {found.total} images can have: "

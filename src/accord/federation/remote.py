@@ -30,6 +30,7 @@ from accord.record.folders import LONGEST, RoundFolder
 from accord.record.record import Record
 
 BRIEFING = "briefing"
+Seconds = Annotated[float, Field(ge=0, le=LONGEST)]
 SLACK = 4_000_000  # bytes of an upload besides its tensors: the header with its telemetry
 
 
@@ -59,9 +60,7 @@ class Answer(Config):
     versions: dict[str, str] = Field(default={})
     error: str | None = None
     peak_memory: int = Field(0, ge=0)
-    seconds: dict[int, Annotated[float, Field(ge=0, le=LONGEST)]] = Field(
-        default={}
-    )  # of each epoch
+    seconds: dict[int, Seconds] = Field(default={})  # epoch → its core time
 
 
 class Desk:
@@ -150,15 +149,25 @@ class Desk:
             )
         try:
             upload = Upload.from_bytes(content, where)
+            upload.check_form(briefing, where)
+            self._check_owner(task, upload, epoch)
             check_upload(upload, briefing, where)
         except AccordError as error:
             raise ClientError(f"its upload was refused: {one_line(str(error))}") from None
+
+    def _check_owner(self, task: AnswerBriefing, upload: Upload, epoch: int) -> None:
+        """Refuses another client's upload, and other label counts than those of its images."""
         header = upload.header
         if (header.client, header.epoch) != (task.name, epoch):
-            raise ClientError(
-                f"its upload was refused: expected that of client {shown(task.name)} after "
-                f"epoch {epoch}; found {header.client[:100]!r} after epoch {header.epoch}."
+            raise AccordError(
+                f"expected that of client {shown(task.name)} after epoch {epoch}; found "
+                f"{header.client[:100]!r} after epoch {header.epoch}."
             )
+        partition = self._allocation(task).partition
+        counts = partition.label_counts[partition.names.index(task.name)].tolist()
+        found = upload.tensors["label_counts"].tolist()
+        if any(counts) and found != counts:
+            raise AccordError(f"expected the label counts {counts} of its images; found {found}.")
 
 
 def progress_file(folder: Path) -> Path:

@@ -182,7 +182,7 @@ def _check(
 ) -> None:
     """Raises AccordError unless a file holds the upload of `client` after `epoch`."""
     upload = Upload.load(path)
-    check_file(upload, briefing, path)
+    upload.check_form(briefing, path.name)
     if (upload.header.client, upload.header.epoch) != (client, epoch):
         raise AccordError(
             f"{path.name}: expected the upload of client {shown(client)} after epoch {epoch}; "
@@ -194,6 +194,7 @@ def _check(
             f"{path.name}: expected the label counts {list(counts)}, which the client's images "
             f"have, or had in an earlier round; found {found}."
         )
+    check_file(upload, briefing, path)
 
 
 def rounds_of(

@@ -52,7 +52,22 @@ class Upload(Message):
     header_type: ClassVar[type[Config]] = UploadHeader
 
     def check(self, briefing: Briefing, where: str) -> None:
-        """Raises AccordError if the upload does not answer `briefing` or its tensors are wrong."""
+        """Raises AccordError if the upload does not answer `briefing` or its tensors are wrong.
+
+        These checks need no net; `accord.checks` has the others.
+        """
+        self.check_form(briefing, where)
+        self._check_numbers(where)
+        if briefing.header.uploads == "sums":
+            check_sums(self.tensors, where)
+        elif not any(bool(tensor.any()) for name, tensor in self.tensors.items() if _learnt(name)):
+            raise AccordError(
+                f"{where}: every weight of its net is 0, so the net cannot be used. Train this "
+                "client again, or leave it out (accord fuse RUN --without NAME)."
+            )
+
+    def check_form(self, briefing: Briefing, where: str) -> None:
+        """Raises AccordError if it answers another briefing, or has other tensors or counts."""
         if self.header.briefing != briefing.digest:
             raise AccordError(
                 f"{where} answers another briefing ({self.header.briefing[:12]}…, expected "
@@ -74,6 +89,8 @@ class Upload(Message):
                 f"{where}: label_counts should be 0 or more and add up to the client's "
                 f"{samples} samples; found {counts.tolist()}."
             )
+
+    def _check_numbers(self, where: str) -> None:
         for name, tensor in self.tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise AccordError(f"{where}: tensor {name!r} holds NaN or infinity.")
@@ -86,13 +103,6 @@ class Upload(Message):
                     f"{worst:.4g}. Ask this client for a new upload, or leave it out: --without "
                     "NAME"
                 )
-        if briefing.header.uploads == "sums":
-            check_sums(self.tensors, where)
-        elif not any(bool(self.tensors[name].any()) for name in expected if _learnt(name)):
-            raise AccordError(
-                f"{where}: every weight of its net is 0, so the net cannot be used. Train this "
-                "client again, or leave it out (accord fuse RUN --without NAME)."
-            )
 
 
 def _learnt(name: str) -> bool:

@@ -72,8 +72,9 @@ def limits_of_batch_norms(encoder: Encoder, pixels: Tensor) -> dict[str, Tensor]
 
 
 def _times_stride(module: nn.Module, _inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
+    assert isinstance(module, nn.Conv2d | nn.MaxPool2d)
     stride = module.stride
-    return outputs * (max(stride) if isinstance(stride, tuple) else stride)
+    return outputs * float(max(stride) if isinstance(stride, tuple) else stride)
 
 
 def _limit_of_group_norm(module: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:

@@ -135,8 +135,9 @@ class FeatureMap(nn.Module):
             assert isinstance(block, BlockModule)
             one = block.limits(pixels)
             found.append(Limits(one.low * weight, one.high * weight, one.norm * weight))
-        low, high = (torch.cat(parts) for parts in zip(*((f.low, f.high) for f in found)))
-        return Limits(low.double(), high.double(), math.hypot(*(one.norm for one in found)))
+        low = torch.cat([one.low.double() for one in found])
+        high = torch.cat([one.high.double() for one in found])
+        return Limits(low, high, math.hypot(*(one.norm for one in found)))
 
     def _blocks(self, images: Tensor) -> Tensor:
         weighted = zip(self.blocks, self.weights, strict=True)
