@@ -79,7 +79,7 @@ def _check_moments(told: _Told, where: str) -> None:
         # Values ≥ 0 have the largest squares if one image of each class has all of them.
         largest = (told.counts.square() @ means.square()) / told.images - mean.square()
         refuse(
-            variance > largest.clamp(min=0) * (1 + 1e-3) + (ROUNDED * size).square() + 1e-30,
+            variance > largest.clamp(min=0) * (1 + 1e-3) + ROUNDED * size.square() + 1e-30,
             f"{where}: tensor 'feature_var' is larger than the means of {told.images:.0f} images "
             f"with features ≥ 0 allow; found {at_worst(variance)}",
         )
