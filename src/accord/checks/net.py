@@ -20,17 +20,17 @@ CPU = torch.device("cpu")
 
 
 def check_net(upload: Upload, briefing: Briefing, where: str) -> None:
-    _check_sizes(upload, where)
     header = briefing.header
     weights = unprefixed(NET, upload.tensors)
     net = loaded_net(header.net, header.channels, len(header.classes), weights)
     encoder = net.encoder
     if not isinstance(encoder, Encoder):
         raise TypeError("clients that train nets have no map")
+    _check_noise(upload, briefing, net, where)
+    _check_sizes(upload, where)
     pixels = largest_pixels(header.mean, header.std, header.height, header.width)
     _check_running(upload, briefing, encoder, pixels, where)
     _check_features(upload, encoder, pixels, where)
-    _check_noise(upload, briefing, net, where)
 
 
 def _check_sizes(upload: Upload, where: str) -> None:
@@ -41,7 +41,7 @@ def _check_sizes(upload: Upload, where: str) -> None:
                 raise AccordError(
                     f"{where}: tensor {name!r} should have a norm of at most {LARGEST:g}, so that "
                     f"it can be added to others; found {size:.3g}. Train this client again, or "
-                    "leave it out: --without NAME"
+                    "leave it out (--without NAME)."
                 )
 
 
@@ -88,7 +88,7 @@ def _check_noise(upload: Upload, briefing: Briefing, net: Net, where: str) -> No
     if not bool(expected.isfinite().all()):
         raise AccordError(
             f"{where}: its net gives NaN or infinity for images of noise, so it cannot be used. "
-            "Train this client again, or leave it out: --without NAME"
+            "Train this client again, or leave it out (--without NAME)."
         )
     apart = (upload.tensors["noise_feature"].double() - expected).abs()
     refuse(

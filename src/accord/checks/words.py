@@ -7,7 +7,8 @@ from torch import Tensor
 from accord.core.errors import AccordError
 
 REMEDY = (
-    "No honest client sends this. Ask this client for a new upload, or leave it out: --without NAME"
+    "No honest client sends this: ask this client for a new upload, or leave it out "
+    "(--without NAME)."
 )
 
 

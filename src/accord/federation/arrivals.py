@@ -44,7 +44,8 @@ def check_present(run: TrialRun, one: Round) -> None:
 
     After a round was closed, only a one-shot trial can ask for an upload again.
     """
-    if one.closed and len(run.rounds) > 1:
+    linked = not one.folder.briefing.exists()  # those of a trial with the same training
+    if linked or (one.closed and len(run.rounds) > 1):
         return
     for client in one.answered:
         if one.upload(client, one.last_epoch).exists():

@@ -100,8 +100,8 @@ class Upload(Message):
                 worst = float(tensor[tensor.abs().argmax()])
                 raise AccordError(
                     f"{where}: tensor {name!r} should hold cosines between −1 and 1; found "
-                    f"{worst:.4g}. Ask this client for a new upload, or leave it out: --without "
-                    "NAME"
+                    f"{worst:.4g}. Ask this client for a new upload, or leave it out "
+                    "(--without NAME)."
                 )
 
 
