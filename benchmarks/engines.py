@@ -22,8 +22,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from accord.core.files import read_json
+from accord.federation.site import Site, keep_root
 from accord.flower.guard import Guard
-from accord.messages import Upload
+from accord.messages import Briefing
 from accord.record.record import Record
 from benchmarks.figure import Figure
 from benchmarks.workspace import workspace
@@ -75,7 +76,7 @@ def _flower(study: Path, folder: Path) -> Seconds:
 
 
 def _dask(study: Path, folder: Path) -> Seconds:
-    with _cluster(folder) as address:
+    with cluster(folder) as address:
         words = ["run", str(study), "--cluster", address, "--out", str(folder / "run")]
         return _timed(words, folder)
 
@@ -106,7 +107,7 @@ def _files(study: Path, folder: Path) -> Seconds:
         following = ["--next", str(folder / f"b{number + 1}.safetensors")]
         last = ["--save", str(folder / "model")]
         _accord("fuse", str(briefing), str(upload), *(following if number < ROUNDS else last))
-        training = sum(event["seconds"] for event in Upload.load(upload).header.telemetry)
+        training = sum(Site("0", keep_root()).seconds(Briefing.load(briefing)).values())
         spans.append(time.time() - began - training)
         began = time.time()
     return spans[0], spans[1:]
@@ -117,8 +118,8 @@ def _accord(*words: str) -> None:
 
 
 @contextmanager
-def _cluster(folder: Path) -> Iterator[str]:
-    """A Dask scheduler and a worker on loopback."""
+def cluster(folder: Path, workers: int = 1, *, again: bool = False) -> Iterator[str]:
+    """The address of a Dask scheduler on loopback; `again`: a worker that dies starts again."""
     file, env = folder / "scheduler.json", dict(os.environ)
     with Guard() as guard:
         loopback = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0"]
@@ -130,6 +131,8 @@ def _cluster(folder: Path) -> Iterator[str]:
         address = str(json.loads(file.read_text())["address"])
         module = [sys.executable, "-m", "distributed.cli.dask_worker"]
         local = ["--host", "127.0.0.1", "--no-dashboard", "--local-directory", str(folder)]
-        words = [*module, address, *local, "--no-nanny", "--nthreads", "1"]
-        guard.start(words, env, folder / "worker.log", folder)
+        nanny = "--nanny" if again else "--no-nanny"
+        words = [*module, address, *local, nanny, "--nthreads", "1"]
+        for number in range(workers):
+            guard.start(words, env, folder / f"worker{number}.log", folder)
         yield address

@@ -6,14 +6,10 @@ import csv
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from accord.messages import Upload
 from accord.record.folders import TrialFolder
-from tests_support import same
 
-# Uploads carry telemetry, which holds seconds.
-TIMED = ("seconds", "server_seconds", "upload_bytes", "trial")
+TIMED = ("seconds", "server_seconds", "trial")
 
 
 def timeless(run_dir: Path) -> list[dict[str, str]]:
@@ -27,14 +23,12 @@ def upload_files(run_dir: Path) -> list[Path]:
 
 
 def assert_same_uploads(one: Path, two: Path) -> None:
-    """The same files, holding the same bits."""
+    """The same files, with the same bytes."""
     names = [path.relative_to(one) for path in upload_files(one)]
     assert names == [path.relative_to(two) for path in upload_files(two)]
     assert names
     for name in names:
-        a, b = Upload.load(one / name).tensors, Upload.load(two / name).tensors
-        assert a.keys() == b.keys()
-        assert all(torch.equal(a[key], b[key]) for key in a), name
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
 
 
 def modified(run_dir: Path) -> dict[str, int]:
@@ -55,13 +49,13 @@ def teachers(run_dir: Path) -> list[TrialFolder]:
 
 
 def assert_same_teachers(one: Path, two: Path) -> None:
-    """The same nets and public features, bit for bit; telemetry holds seconds."""
+    """The same nets and public features, bit for bit."""
     pairs = list(zip(teachers(one), teachers(two), strict=True))
     assert pairs
     for a, b in pairs:
         assert a.id == b.id
         (path,), (other,) = ([*x.path.glob("uploads/*")] for x in (a, b))
-        assert same(Upload.load(path).tensors, Upload.load(other).tensors)
+        assert path.read_bytes() == other.read_bytes()
         for name in ("briefing.safetensors", "features.safetensors"):
             assert (a.path / name).read_bytes() == (b.path / name).read_bytes()
         for x in (a, b):

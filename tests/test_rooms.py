@@ -23,6 +23,7 @@ ROOMS = (
     "objective",  # loss terms, anchors, the bank
     "balance",  # how the losses are weighed
     "client",  # what happens at a client
+    "checks",  # what an upload may claim
     "fusion",  # uploads → one predictor
     "methods",  # what happens from round to round
     "study",  # what a user asks for

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,15 @@ import accord
 from accord.client.base import Client
 from accord.client.make import make_client
 from accord.client.training import Training
-from accord.closed_form.sums import Sums
 from accord.core.clock import Stopwatch
+from accord.federation.tasks.answer import work
 from accord.federation.tasks.base import Task, perform
 from accord.fusion.base import Scene
 from accord.fusion.ridge import RidgeFusion
+from accord.messages import Upload
 from accord.methods.averaging import Averaging
+from accord.record.folders import RoundFolder
 from accord.record.record import Record
-from closed_forms import made_up, sums_by_hand
 from closed_run import study as closed_study
 from tests_support import brief_for, images_of
 
@@ -73,37 +73,50 @@ def test_the_seconds_of_an_epoch_are_cpu_time() -> None:
         assert 0 < waited < PAUSE < worked
 
 
-def test_the_seconds_of_epochs_before_an_interruption_stay() -> None:
-    data, briefing = images_of([0, 1] * 8), brief_for("fafi", epochs=2)
+def test_the_seconds_of_epochs_before_an_interruption_stay(tmp_path: Path) -> None:
+    """They are in a file beside the upload, and the upload itself holds none."""
+    data, briefing = images_of([0, 1] * 8), brief_for("fafi", epochs=2, checkpoints=[1])
+    folder = RoundFolder(tmp_path, 1)
+
+    def slow(news: Raw) -> None:
+        if news.get("restored"):
+            raise KeyboardInterrupt
+
     first = Training(data, briefing, "0")
     first.run_epoch(lambda _: busy(PAUSE))
+    first.upload().save(folder.upload("0", 1, last=False))
+    folder.write_seconds("0", first.seconds)
     state = first.state()
-    second = Training(data, briefing, "0")
-    second.restore(state)
-    second.run_epoch()
-    told = [event["seconds"] for event in second.upload().header.telemetry]
-    assert told[0] == first.telemetry[0]["seconds"] >= PAUSE
-    assert 0 < told[1] < PAUSE
+    state.save(folder.state("0"))
+    with pytest.raises(KeyboardInterrupt):
+        work(Training(data, briefing, "0"), folder, slow)
+    work(Training(data, briefing, "0"), folder, lambda _: None)
+    told = folder.read_seconds("0")
+    assert told[1] == first.seconds[1] >= PAUSE
+    assert 0 < told[2] < PAUSE
+    upload = Upload.load(folder.upload("0", 2, last=True))
+    for header in (upload.header, state.header):
+        assert all("seconds" not in event for event in header.telemetry)
+    for damage in ("{", "[]", '{"1": -1, "2": "x"}', '{"1": NaN}', '{"1": 1e400}'):
+        folder.seconds("0").write_text(damage)
+        assert folder.read_seconds("0") == {}
 
 
-def test_the_seconds_of_a_ridge_are_cpu_time() -> None:
-    total: Sums = sums_by_hand(made_up(0, 60, 5, 3), 3)
-    client = summing()
+def test_the_seconds_of_a_merge_are_cpu_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = RidgeFusion.merge
 
-    def seconds(tell: Callable[[float], None]) -> float:
-        scene = Scene(
-            uploads=None,  # type: ignore[arg-type]
-            briefing=client.briefing,
-            public=client.data,
-            total=total,
-            tell=tell,
-        )
-        (upload,) = RidgeFusion().merge(scene)
-        return float(upload.header.telemetry[0]["seconds"])
+    def slow(self: RidgeFusion, scene: Scene) -> Any:
+        time.sleep(PAUSE)
+        busy(PAUSE / 4)
+        yield from merge(self, scene)
 
-    # λ is tried at least ten times.
-    waited, worked = seconds(lambda _: time.sleep(PAUSE / 10)), seconds(lambda _: busy(PAUSE / 10))
-    assert waited < PAUSE < worked
+    monkeypatch.setattr(RidgeFusion, "merge", slow)
+    accord.run(closed_study(), out=tmp_path, workers=1, quiet=True)
+    (trial,) = Record(tmp_path).trials()
+    solution = trial.measures()["checkpoints"][0]["fusions"]["ridge"]["solution"]
+    assert PAUSE / 4 < solution["seconds"] < PAUSE
 
 
 def test_the_server_and_every_job_are_counted_in_cpu_time(

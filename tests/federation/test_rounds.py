@@ -149,6 +149,7 @@ def test_only_the_last_round_stays_unless_asked_for(rounds_study: Raw, tmp_path:
         "rounds/2/round.json",
         "rounds/3/briefing.safetensors",
         "rounds/3/round.json",
+        *(f"rounds/3/seconds/client-{k}.json" for k in range(3)),
         "rounds/3/server.safetensors",
         *(f"rounds/3/uploads/client-{k}.safetensors" for k in range(3)),
         "trial.json",

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from accord.core.errors import AccordError, ClientError
+from accord.core.errors import AccordError
 from accord.fusion.evaluate import measure_block
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Upload
 from fusion.clients import (
     BRIEFING,
-    CLASSES,
     HOLDINGS,
     TEST,
     briefing_of,
@@ -121,11 +120,13 @@ def test_a_briefing_is_not_an_upload(tmp_path: Path) -> None:
     assert "upload, found briefing" in refused(tmp_path / "bad.safetensors")
 
 
-def test_a_net_that_gives_no_finite_scores_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "bad.safetensors"
-    changed(net__head__prototypes=torch.full((CLASSES, 64), 3e38)).save(path)
-    with pytest.raises(ClientError, match=r"bad\.safetensors"):
-        measure_block(TEST, UploadFiles([path], BRIEFING), {}, {}, "cpu", lambda _: None)
+def test_numbers_too_large_to_be_added_are_refused_by_name(tmp_path: Path) -> None:
+    for name in ("net.head.prototypes", WEIGHT, "feature_var"):
+        large = {name: torch.full_like(good_upload().tensors[name], 3e38)}
+        Upload(good_upload().header, {**good_upload().tensors, **large}).save(
+            tmp_path / "bad.safetensors"
+        )
+        assert f"{name!r} should have a norm of at most" in refused(tmp_path / "bad.safetensors")
 
 
 def test_one_bad_upload_stops_the_measuring(tmp_path: Path) -> None:

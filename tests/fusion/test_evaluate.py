@@ -60,13 +60,16 @@ def test_progress_counts_the_nets_of_clients_and_of_fusions(
 
 
 def test_a_rule_that_gives_no_finite_scores_is_named(tmp_path: Path) -> None:
-    """The net itself answers; its moments are such that no feature can be standardised."""
+    """The net itself answers; its moments are such that no feature can be standardised.
+
+    Clients cannot send such moments: they are refused before.
+    """
     good = upload_of("0", images_of([0, 1, 2], "good"))
     width = len(good.tensors["feature_mean"])
     moments = {"feature_mean": torch.full((width,), 3e38), "feature_var": torch.zeros(width)}
     path = tmp_path / "loud.safetensors"
     Upload(good.header, {**good.tensors, **moments}).save(path)
-    files, votes = UploadFiles([path], BRIEFING), {"loud": {"use": "standardised"}}
+    files, votes = UploadFiles([path], BRIEFING, own=True), {"loud": {"use": "standardised"}}
     measure_block(TEST, files, {"calm": {"use": "features"}}, {}, "cpu", lambda _: None)
     with pytest.raises(ClientError, match="fusion 'loud'"):
         measure_block(TEST, files, votes, {}, "cpu", lambda _: None)

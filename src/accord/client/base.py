@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from accord.client.telemetry import Event
+from accord.core.clock import Stopwatch
 from accord.data.imageset import ImageSet
 from accord.messages import Briefing, Memory, State, Upload
 
@@ -43,6 +44,7 @@ class Client(ABC):
         self.epoch = header.first_epoch
         self.last_epoch = header.first_epoch + self.budget.epochs
         self.telemetry: list[Event] = []
+        self.seconds: dict[int, float] = {}  # epoch → its core time, which is in no message
 
     @property
     def done(self) -> bool:
@@ -57,9 +59,24 @@ class Client(ABC):
         done = self.epoch - self.briefing.header.first_epoch
         return min(1.0, (done + of_epoch) / self.budget.epochs)
 
-    @abstractmethod
     def run_epoch(self, tell: Tell | None = None) -> Event:
-        """Does the work of one epoch and returns its telemetry."""
+        """Does the work of one epoch and returns its telemetry with its seconds."""
+        spent = Stopwatch(self.precision.device.type)
+        event = self.one_epoch(tell)
+        self.telemetry.append(event)
+        self.seconds[self.epoch] = spent.seconds
+        return {**event, "seconds": self.seconds[self.epoch]}
+
+    def timed_telemetry(self) -> list[Event]:
+        """The telemetry of all epochs, with the seconds of each; None if they are not known."""
+        return [{**e, "seconds": self.seconds.get(e["epoch"])} for e in self.telemetry]
+
+    @abstractmethod
+    def one_epoch(self, tell: Tell | None = None) -> Event:
+        """Does the work of one epoch, counts it in `epoch`, and returns its telemetry.
+
+        `tell` is called with the share of the epoch that is done.
+        """
 
     @abstractmethod
     def upload(self) -> Upload:

@@ -70,7 +70,7 @@ def measure_client(
         "score_std": (score_square - score_mean.square()).clamp(min=0).sqrt(),
         "score_own": _mean_by_class(own[sample], data.labels[sample], classes),
         "score_rotated": _rotated_scores(net, data.take(sample), header, device, P),
-        "noise_feature": _noise_feature(net, noise_images(n), header, device),
+        "noise_feature": noise_feature(net, noise_images(n), header, device),
     }
     return correct / n, {name: tensor.float() for name, tensor in statistics.items()}
 
@@ -80,8 +80,13 @@ def rotated_sample(labels: Labels) -> Indices:
     found = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
-        found.append(members[: min(MOST, max(1, int(ROTATED * len(members))))])
+        found.append(members[: sampled(len(members))])
     return np.concatenate(found)
+
+
+def sampled(images: int) -> int:
+    """The number of images of a class that are also used rotated."""
+    return min(MOST, max(1, int(ROTATED * images)))
 
 
 def noise_images(images: int) -> int:
@@ -107,7 +112,8 @@ def _mean_by_class(values: Tensor, labels: Labels, classes: int) -> Tensor:
     return sums / torch.bincount(at, minlength=classes).clamp(min=1)
 
 
-def _noise_feature(net: Net, count: int, header: BriefingHeader, device: torch.device) -> Tensor:
+def noise_feature(net: Net, count: int, header: BriefingHeader, device: torch.device) -> Tensor:
+    """The mean feature of `count` images of noise; the server can compute it again."""
     shape = (count, header.channels, header.height, header.width)
     noise = torch.randn(shape, generator=torch_generator(0, "noise"))
     with torch.inference_mode():

@@ -8,7 +8,6 @@ from torch import Tensor
 from accord.client.base import Client, Precision, Tell
 from accord.client.telemetry import Event
 from accord.closed_form.sums import Sums
-from accord.core.clock import Stopwatch
 from accord.core.errors import ClientError
 from accord.data.imageset import ImageSet
 from accord.data.views import normalise
@@ -35,17 +34,14 @@ class Summing(Client):
         self.map = self.map.to(self.precision.device)
         self.sums = Sums.none(self.classes, self.map.width)
 
-    def run_epoch(self, tell: Tell | None = None) -> Event:
-        """Encodes every image; `tell` is called with the share that is done."""
-        spent = Stopwatch(self.precision.device.type)
+    def one_epoch(self, tell: Tell | None = None) -> Event:
+        """Encodes every image."""
         for rows in torch.split(torch.arange(len(self.data)), ROWS):
             self.add(self.features(rows), torch.from_numpy(self.data.labels[rows.numpy()]))
             if tell:
                 tell((int(rows[-1]) + 1) / len(self.data))
         self.epoch += 1
-        event = {"epoch": self.epoch, "seconds": spent.seconds}
-        self.telemetry.append(event)
-        return event
+        return {"epoch": self.epoch}
 
     def features(self, positions: Tensor) -> Tensor:
         """φ of the images at `positions`, a few at a time."""

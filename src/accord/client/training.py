@@ -17,7 +17,6 @@ from accord.client.optimiser import Optimiser
 from accord.client.statistics import measure_client
 from accord.client.step_inputs import StepInputs
 from accord.client.telemetry import Event, LossSums, advice, trouble
-from accord.core.clock import Stopwatch
 from accord.core.errors import ClientError
 from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
@@ -96,9 +95,7 @@ class Training(Client):
 
     # --- one epoch ---------------------------------------------------------------------------
 
-    def run_epoch(self, tell: Tell | None = None) -> Event:
-        """Trains one epoch; `tell` is called with the share done. Returns the telemetry."""
-        spent = Stopwatch(self.precision.device.type)
+    def one_epoch(self, tell: Tell | None = None) -> Event:
         self.net.train()
         sums = LossSums(_loss_names(self.local), _loss_names(self.align), self.precision.device)
         draws = torch_generator(self.briefing.header.seed, self.name, "views", self.epoch)
@@ -109,9 +106,7 @@ class Training(Client):
                 tell((step + 1) / self.steps_per_epoch)
         event = self._event(sums.event())
         self.epoch += 1
-        event["seconds"] = spent.seconds
         self._stop_unless_finite(event)
-        self.telemetry.append(event)
         return event
 
     def _batches(self) -> list[Tensor]:

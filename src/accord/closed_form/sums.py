@@ -18,7 +18,7 @@ from accord.core.errors import AccordError
 Packing = Literal["float32", "float16", "int8"]
 PACKINGS: tuple[Packing, ...] = get_args(Packing)
 STEPS = 127  # the int8 value of a correlation of 1
-NOISE = 1e-12  # × squared mean: the variance of a constant feature after rounding to float32
+NOISE = 1e-9  # × squared mean: the variance of a constant feature after rounding to float32
 TINY = 1e-6  # × squared mean: the rounding error of float32 sums of few images
 CLOSE = 1e-2  # the most that rounding may add to a correlation of 1
 ROWS = 256  # rows of a scatter that are checked at a time
@@ -52,6 +52,11 @@ class Sums:
     @property
     def mean(self) -> Tensor:
         return self.sums.sum(dim=0) / max(self.total, 1)
+
+    @property
+    def means(self) -> Tensor:
+        """The mean of each class, (C, d); 0 for a class without images."""
+        return self.sums / self.counts.double().clamp(min=1)[:, None]
 
     def __add__(self, other: Sums) -> Sums:
         """The sums over the images of both (Chan, Golub and LeVeque, 1979)."""
@@ -152,17 +157,33 @@ def check_sums(tensors: dict[str, Tensor], where: str) -> None:
             f"{where}: two features are correlated by more than 1: no set of images has such a "
             "scatter."
         )
+    _check_rank(found, ROUNDING[tensors["scatter"].dtype], where)
     # Rounding alone can cause negative eigenvalues of about √d times the error of one entry.
     slack = CLOSE + 4 * len(variance) ** 0.5 * ROUNDING[tensors["scatter"].dtype]
     # The correlations of a constant feature come from float32 rounding errors alone.
     spread = (variance + NOISE * found.total * found.mean.square()).sqrt().clamp(min=1e-150)
-    # The scatter is not needed any more, so that no further matrix of its size is made.
-    correlations = found.scatter.div_(spread).div_(spread[:, None])
+    # The scatter is not needed any more, so that no further matrix of its size is made. What is
+    # left of it without the scatter of the class means is the scatter within classes.
+    apart = (found.means - found.mean) * found.counts.double().sqrt()[:, None]
+    correlations = found.scatter.addmm_(apart.T, apart, alpha=-1).div_(spread).div_(spread[:, None])
     correlations.diagonal().add_(slack)
     if int(torch.linalg.cholesky_ex(correlations.float())[1]):
         raise AccordError(
-            f"{where}: some mix of features has a scatter below 0: no set of images has such a "
-            "scatter."
+            f"{where}: some mix of features has a scatter below 0, or below that of its class "
+            "means: no set of images has such a scatter."
+        )
+
+
+def _check_rank(found: Sums, rounding: float, where: str) -> None:
+    """n images have at most n − 1 directions about their mean: tr(S) ≤ √(n − 1) ‖S‖_F."""
+    trace = float(found.scatter.diagonal().sum())
+    size = float(torch.linalg.matrix_norm(found.scatter)) + 2 * rounding * trace
+    noise = TINY * float(found.sums.square().sum()) / max(found.total, 1)
+    most = max(found.total - 1, 0) ** 0.5 * size * (1 + CLOSE) + noise
+    if trace > most:
+        raise AccordError(
+            f"{where}: its scatter has more directions than its {found.total} images can have: "
+            f"expected a trace of at most {most:.4g}; found {trace:.4g}."
         )
 
 
@@ -178,9 +199,7 @@ def _within_bounds(scatter: Tensor) -> bool:
 
 def _between(sums: Sums) -> Tensor:
     """Σ_c n_c (μ_cj − μ_j)² of every feature j, a lower bound of S_jj."""
-    counts = sums.counts.double()
-    means = sums.sums / counts.clamp(min=1)[:, None]
-    return counts @ (means - sums.mean).square()
+    return sums.counts.double() @ (sums.means - sums.mean).square()
 
 
 def _upper(width: int) -> Tensor:

@@ -197,8 +197,9 @@ def _too_small(scheme: Scheme, pool: Pool, clients: int, smallest: int) -> Accor
 
 def save(partition: Partition, path: Path) -> None:
     """Writes `partition` as safetensors, atomically."""
-    metadata = {"header": _header(partition), "hash": partition.hash, "seal": _seal(partition)}
-    write_atomic(path, to_bytes(_tensors(partition), metadata))
+    about = {"header": _header(partition), "hash": partition.hash, "seal": _seal(partition)}
+    # There is only one key: safetensors writes several in an order that varies by process.
+    write_atomic(path, to_bytes(_tensors(partition), {"accord": json.dumps(about)}))
 
 
 def _tensors(partition: Partition) -> dict[str, NDArray[np.int64]]:
@@ -232,7 +233,7 @@ def load(path: Path) -> Partition:
     try:
         with safe_open(path, framework="np") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = file.metadata()
+            metadata = json.loads((file.metadata() or {})["accord"])
         header = json.loads(metadata["header"])
         sizes, origins = tensors["sizes"], tensors.get("origins")
         partition = Partition(

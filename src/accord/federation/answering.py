@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from accord.checks import check_upload
 from accord.client.base import Precision
 from accord.core.errors import AccordError, ClientError
 from accord.core.names import shown
@@ -64,7 +65,7 @@ def answer(
             remembers=site.last_memory(asked),
         )
         upload = Upload.load(paths[-1])
-        upload.check(asked, f"the upload of {name}")
+        check_upload(upload, asked, f"the upload of {name}")
     except ClientError as error:
         hint = "" if trains else f" The briefing {briefing} may be damaged: fetch it again."
         raise AccordError(f"{images}: {error}{hint}") from None

@@ -9,8 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accord.checks import check_upload
+from accord.checks.alike import digest_of_work, refuse_alike
 from accord.core.errors import AccordError, nearest
 from accord.core.names import label_name, listed, shown, typed
+from accord.federation.arrivals import same_images
 from accord.federation.pooled_sums import total_stands
 from accord.fusion.named import NamedFusion
 from accord.fusion.uploads import UploadFiles
@@ -117,7 +120,7 @@ def check_membership(run: TrialRun, membership: Membership) -> None:
     for path in membership.joined:
         upload = Upload.load(path)
         try:
-            upload.check(briefing, str(path))
+            check_upload(upload, briefing, str(path))
         except AccordError as error:
             raise AccordError(
                 f"--add {error} If the upload belongs to another trial of this record, name that "
@@ -132,6 +135,17 @@ def check_membership(run: TrialRun, membership: Membership) -> None:
                 "client first."
             )
         known.add(client)
+    if membership.joined:
+        _refuse_copies(run, membership, briefing)
+
+
+def _refuse_copies(run: TrialRun, membership: Membership, briefing: Briefing) -> None:
+    """Refuses an added upload that holds the sums of another client."""
+    left = {*membership.without, *membership.removed}
+    stayed = [name for name in run.rounds[-1].answered if name not in left]
+    paths = [run.measuring.scope.final.upload(name) for name in stayed]
+    uploads = [Upload.load(path) for path in (*filter(Path.exists, paths), *membership.joined)]
+    refuse_alike((one.header.client, digest_of_work(one, briefing)) for one in uploads)
 
 
 def refuse_name(name: str, what: str) -> None:
@@ -179,6 +193,7 @@ def check_uploads(run: TrialRun, membership: Membership) -> None:
     of_total = (membership.joined or membership.removed) and not membership.without
     if of_total and total_stands(files, run.folder.total):
         return  # the stored total is used instead of the uploads
+    works = []
     for index, (client, path) in enumerate(paths.items()):
         called = shown(client)
         advice = (
@@ -194,3 +209,5 @@ def check_uploads(run: TrialRun, membership: Membership) -> None:
                 f"{path}: expected the upload of client {called}, with label counts {counts}; "
                 f"found other label counts. {advice}"
             )
+        works.append((client, digest_of_work(upload, briefing)))
+    refuse_alike(works, lambda one, two: same_images(run, one, two))

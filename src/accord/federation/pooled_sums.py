@@ -13,9 +13,11 @@ from operator import add
 from pathlib import Path
 from typing import ClassVar
 
+from accord.checks import check_upload
 from accord.closed_form.sums import Sums
 from accord.core.config import Config
 from accord.core.errors import AccordError
+from accord.core.files import read_json, write_json
 from accord.core.heap import large_blocks_apart
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing, Message, Upload
@@ -25,7 +27,7 @@ class TotalHeader(Config):
     """The briefing and the upload files of a total."""
 
     briefing: str
-    files: dict[str, tuple[int, int]]  # name → size and time of the last change
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -40,34 +42,43 @@ class Total(Message):
 @large_blocks_apart()
 def total_of(files: UploadFiles, keep: Path | None) -> Sums:
     """The total of the clients' sums: read from the file `keep`, or computed and stored there."""
-    header = _header(files)
-    kept = _kept(keep, header)
+    kept = _kept(keep, files) if keep is not None else None
     if kept is not None:
         return kept
     total = reduce(add, (Sums.of(files.load(index).tensors) for index in range(len(files))))
     if keep is not None:
         named = {"label_counts": total.counts, "feature_sums": total.sums}
-        Total(header, {**named, "scatter": total.scatter}).save(keep)
+        _seen(keep).unlink(missing_ok=True)
+        Total(_header(files), {**named, "scatter": total.scatter}).save(keep)
+        write_json(_seen(keep), _states(files))
     return total
 
 
 def total_stands(files: UploadFiles, keep: Path) -> bool:
     """Whether the file `keep` holds the total of these files."""
-    return _kept(keep, _header(files)) is not None
+    return _kept(keep, files) is not None
 
 
 def _header(files: UploadFiles) -> TotalHeader:
-    states = {path.name: _state(path) for path in files.paths}
-    return TotalHeader(briefing=files.briefing.digest, files=states)
+    names = tuple(path.name for path in files.paths)
+    return TotalHeader(briefing=files.briefing.digest, files=names)
 
 
-def _kept(keep: Path | None, header: TotalHeader) -> Sums | None:
+def _seen(keep: Path) -> Path:
+    """The states of the files of a total. They hold times, which the total itself does not."""
+    return keep.with_suffix(".json")
+
+
+def _kept(keep: Path, files: UploadFiles) -> Sums | None:
     """The stored total; None if it is damaged or does not fit, because it can be computed again."""
+    states = _states(files)
     try:
-        found = Total.load(keep) if keep is not None and keep.exists() else None
-    except AccordError:
+        if not keep.exists() or read_json(_seen(keep)) != states:
+            return None
+        found = Total.load(keep)
+    except (AccordError, OSError):
         return None
-    if found is None or found.header != header:
+    if found.header != _header(files):
         return None
     t = found.tensors
     names = ("label_counts", "feature_sums", "scatter")
@@ -90,13 +101,17 @@ def changed(total: Sums, briefing: Briefing, come: Iterable[Path], gone: Iterabl
 
 def _checked(path: Path, briefing: Briefing) -> Sums:
     upload = Upload.load(path)
-    upload.check(briefing, str(path))
+    check_upload(upload, briefing, str(path))
     return Sums.of(upload.tensors)
 
 
-def _state(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        raise AccordError(f"{path}: expected one upload, found no such file.") from None
-    return found.st_size, found.st_mtime_ns
+def _states(files: UploadFiles) -> dict[str, list[int]]:
+    """File → its size, and the time of its last change."""
+    found = {}
+    for path in files.paths:
+        try:
+            state = path.stat()
+        except OSError:
+            raise AccordError(f"{path}: expected one upload, found no such file.") from None
+        found[path.name] = [state.st_size, state.st_mtime_ns]
+    return found

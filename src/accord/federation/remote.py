@@ -8,10 +8,11 @@ checkpoint, which is checked and only then written into the record.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from accord.checks import check_upload
 from accord.core.config import Config
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import write_atomic
@@ -25,10 +26,11 @@ from accord.federation.tasks import Task
 from accord.federation.tasks.answer import AnswerBriefing
 from accord.federation.tasks.base import briefing_at
 from accord.messages import Briefing, Upload, expected_upload
-from accord.record.folders import RoundFolder
+from accord.record.folders import LONGEST, RoundFolder
 from accord.record.record import Record
 
 BRIEFING = "briefing"
+Seconds = Annotated[float, Field(ge=0, le=LONGEST)]
 SLACK = 4_000_000  # bytes of an upload besides its tensors: the header with its telemetry
 
 
@@ -58,6 +60,7 @@ class Answer(Config):
     versions: dict[str, str] = Field(default={})
     error: str | None = None
     peak_memory: int = Field(0, ge=0)
+    seconds: dict[int, Seconds] = Field(default={})  # epoch → its core time
 
 
 class Desk:
@@ -129,6 +132,9 @@ class Desk:
             )
         for epoch in epochs:
             self._check(task, parts[str(epoch)], epoch, briefing)
+        round_epochs = range(header.first_epoch + 1, epochs[-1] + 1)
+        known = {e: answer.seconds[e] for e in round_epochs if e in answer.seconds}
+        folder.write_seconds(task.name, known)
         for epoch in epochs:  # the last one is written last: it says that the client has answered
             path = folder.upload(task.name, epoch, last=epoch == epochs[-1])
             write_atomic(path, parts[str(epoch)])
@@ -143,27 +149,25 @@ class Desk:
             )
         try:
             upload = Upload.from_bytes(content, where)
-            upload.check(briefing, where)
+            upload.check_form(briefing, where)
+            self._check_owner(task, upload, epoch)
+            check_upload(upload, briefing, where)
         except AccordError as error:
             raise ClientError(f"its upload was refused: {one_line(str(error))}") from None
+
+    def _check_owner(self, task: AnswerBriefing, upload: Upload, epoch: int) -> None:
+        """Refuses another client's upload, and other label counts than those of its images."""
         header = upload.header
         if (header.client, header.epoch) != (task.name, epoch):
-            raise ClientError(
-                f"its upload was refused: expected that of client {shown(task.name)} after "
-                f"epoch {epoch}; found {header.client[:100]!r} after epoch {header.epoch}."
+            raise AccordError(
+                f"expected that of client {shown(task.name)} after epoch {epoch}; found "
+                f"{header.client[:100]!r} after epoch {header.epoch}."
             )
-        self._check_counts(task, upload)
-
-    def _check_counts(self, task: AnswerBriefing, upload: Upload) -> None:
-        """Refuses other label counts than those of the images that the client was given."""
         partition = self._allocation(task).partition
         counts = partition.label_counts[partition.names.index(task.name)].tolist()
         found = upload.tensors["label_counts"].tolist()
         if any(counts) and found != counts:
-            raise ClientError(
-                f"its upload was refused: expected the label counts {counts} of its images; found "
-                f"{found}."
-            )
+            raise AccordError(f"expected the label counts {counts} of its images; found {found}.")
 
 
 def progress_file(folder: Path) -> Path:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from accord.checks import check_file
+from accord.checks.alike import digest_of_work, pairs_alike
 from accord.core.config import Config
 from accord.core.errors import AccordError
 from accord.core.files import link_or_copy, read_json, write_json
+from accord.core.names import shown
 from accord.core.randomness import numpy_generator
 from accord.core.text import one_line
 from accord.federation.tasks.base import briefing_at
-from accord.messages import Upload
+from accord.messages import Briefing, Upload
 from accord.record.folders import RoundFolder, TrialFolder, mapping
 from accord.study.settings import RoundsConfig
 from accord.study.study import Trial
@@ -32,6 +38,7 @@ class RoundReport(Config):
     seconds: float  # training time on one core, summed over clients
     server_seconds: float | None = None  # time in which the server made the state after the round
     fusion_applied: bool | None = None  # whether knowledge was fused; None if it never is
+    label_counts: dict[str, tuple[int, ...]] = Field(default={})  # of sites with own images
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,27 +62,47 @@ class Round:
         """Whether all uploads of a client exist, also those of earlier checkpoints."""
         return all(self.upload(client, epoch).exists() for epoch in self.epochs)
 
-    def refusal(self, client: str) -> str | None:
-        """Why a client's uploads, which have just arrived, are refused; None if they are good.
+    def refusal(self, client: str, counts: Sequence[int] | None) -> str | None:
+        """Why a client's uploads are refused; None if they are good.
 
-        Bad uploads are put aside, with the ending .refused, so that the client counts as missing.
+        `counts` are the label counts of the client's images, if the server knows them. Bad uploads
+        are put aside, with the ending .refused, so that the client counts as missing.
         """
         briefing = briefing_at(self.folder.briefing)
-        paths = [self.upload(client, epoch) for epoch in self.epochs]
         try:
-            for path in paths:
-                upload = Upload.load(path)
-                upload.check(briefing, path.name)
-                if upload.header.client != client:
-                    raise AccordError(
-                        f"{path.name} names the client {upload.header.client[:100]!r}."
-                    )
+            for epoch in self.epochs:
+                path = self.upload(client, epoch)
+                if path.exists() or epoch == self.last_epoch:  # others are deleted in time
+                    _check(path, client, epoch, counts, briefing)
         except AccordError as error:
-            for path in paths:
-                if path.exists():
-                    path.replace(path.with_name(f"{path.name}.refused"))
+            self._put_aside(client)
             return f"its upload was refused: {one_line(str(error))}"
         return None
+
+    def refuse_copies(self, known: Callable[[str, str], bool]) -> dict[str, str]:
+        """Client → why its upload is refused: another client sent the same weights or sums.
+
+        Nobody knows which one is the copy, so that both are put aside. `known` says whether two
+        clients hold the same images.
+        """
+        there = [c for c in self.asked if self.upload(c, self.last_epoch).exists()]
+        briefing = briefing_at(self.folder.briefing)
+        uploads = ((c, Upload.load(self.upload(c, self.last_epoch))) for c in there)
+        works = [(client, digest_of_work(upload, briefing)) for client, upload in uploads]
+        refused = {}
+        for pair in pairs_alike(works, known):
+            for client, other in (pair, pair[::-1]):
+                self._put_aside(client)
+                refused[client] = (
+                    f"its upload was refused: client {shown(other)} sent the same weights or sums, "
+                    "bit for bit. One is a copy of the other, or both have the same images."
+                )
+        return refused
+
+    def _put_aside(self, client: str) -> None:
+        for path in (self.upload(client, epoch) for epoch in self.epochs):
+            if path.exists():
+                path.replace(path.with_name(f"{path.name}.refused"))
 
     def unanswered(self) -> list[str]:
         return [client for client in self.asked if not self.has_answered(client)]
@@ -100,11 +127,19 @@ class Round:
                 "run the study again."
             ) from None
 
-    def close(self, failed: dict[str, str], fusion_applied: bool | None = None) -> None:
-        """Writes round.json: the clients that answered or failed, bytes and seconds."""
+    def close(
+        self,
+        failed: dict[str, str],
+        fusion_applied: bool | None = None,
+        *,
+        keep_counts: bool = False,
+    ) -> None:
+        """Writes round.json: the clients that answered or failed, bytes and seconds.
+
+        `keep_counts`: also the label counts, for a server that knows them from uploads alone.
+        """
         answered = tuple(client for client in self.asked if self.has_answered(client))
         uploads = [self.upload(client, self.last_epoch) for client in answered]
-        events = [event for path in uploads for event in Upload.load(path).header.telemetry]
         report = RoundReport(
             round=self.number,
             asked=self.asked,
@@ -112,10 +147,15 @@ class Round:
             failed={name: failed[name] for name in self.asked if name in failed},
             upload_bytes=sum(path.stat().st_size for path in uploads),
             download_bytes=self.folder.briefing.stat().st_size * len(self.asked),
-            seconds=sum(event["seconds"] or 0 for event in events),
+            seconds=sum(sum(self.folder.read_seconds(name).values()) for name in answered),
             fusion_applied=fusion_applied,
+            label_counts=self._counts(answered) if keep_counts else {},
         )
         write_json(self.folder.report, report.model_dump(mode="json"))
+
+    def _counts(self, answered: Sequence[str]) -> dict[str, tuple[int, ...]]:
+        uploads = {name: Upload.load(self.upload(name, self.last_epoch)) for name in answered}
+        return {n: tuple(u.tensors["label_counts"].tolist()) for n, u in uploads.items()}
 
     def forget_checkpoints(self) -> None:
         """Removes uploads of earlier checkpoints and saved states of interrupted clients."""
@@ -130,10 +170,31 @@ class Round:
         The first briefing is kept, because it holds the initial weights of the trial.
         """
         self.forget_checkpoints()
-        shutil.rmtree(self.folder.path / "uploads", ignore_errors=True)
+        for name in ("uploads", "seconds"):
+            shutil.rmtree(self.folder.path / name, ignore_errors=True)
         self.folder.server_state.unlink(missing_ok=True)
         if self.number > 1:
             self.folder.briefing.unlink(missing_ok=True)
+
+
+def _check(
+    path: Path, client: str, epoch: int, counts: Sequence[int] | None, briefing: Briefing
+) -> None:
+    """Raises AccordError unless a file holds the upload of `client` after `epoch`."""
+    upload = Upload.load(path)
+    upload.check_form(briefing, path.name)
+    if (upload.header.client, upload.header.epoch) != (client, epoch):
+        raise AccordError(
+            f"{path.name}: expected the upload of client {shown(client)} after epoch {epoch}; "
+            f"found that of {upload.header.client[:100]!r} after epoch {upload.header.epoch}."
+        )
+    found = upload.tensors["label_counts"].tolist()
+    if counts is not None and found != list(counts):
+        raise AccordError(
+            f"{path.name}: expected the label counts {list(counts)}, which the client's images "
+            f"have, or had in an earlier round; found {found}."
+        )
+    check_file(upload, briefing, path)
 
 
 def rounds_of(
@@ -187,6 +248,7 @@ def link_uploads(source: tuple[Round, ...], target: tuple[Round, ...]) -> None:
             if other.has_answered(client):
                 for epoch in other.epochs:
                     link_or_copy(other.upload(client, epoch), own.upload(client, epoch))
+                own.folder.write_seconds(client, other.folder.read_seconds(client))
 
 
 def forget_memories(rounds: tuple[Round, ...], closed: Round) -> None:

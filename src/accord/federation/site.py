@@ -53,6 +53,10 @@ class Site:
         """The client's files in the federation of a briefing."""
         return TrialFolder(self.keep / file_name(self.name) / briefing.federation[:32])
 
+    def seconds(self, briefing: Briefing) -> dict[int, float]:
+        """The core time of each epoch of its last answer to `briefing`."""
+        return self.folder(briefing).round(briefing.header.round).read_seconds(self.name)
+
     def last_memory(self, briefing: Briefing) -> int | None:
         """The last round before that of `briefing` from which the client has kept a memory."""
         folder = self.folder(briefing)
@@ -119,7 +123,7 @@ class Site:
         """
         path, digest = folder.path / "images.json", digest_of_images(data)
         if path.exists() and read_json(path) != {"sha256": digest}:
-            for name in ("state", "uploads"):
+            for name in ("state", "uploads", "seconds"):
                 for found in (folder.path / name, *folder.path.glob(f"rounds/*/{name}")):
                     shutil.rmtree(found, ignore_errors=True)
         write_json(path, {"sha256": digest})
@@ -128,7 +132,8 @@ class Site:
         """Removes large files of earlier rounds, which nobody asks for any more."""
         for before in range(1, number):
             one = folder.round(before)
-            shutil.rmtree(one.path / "uploads", ignore_errors=True)
+            for name in ("uploads", "seconds"):
+                shutil.rmtree(one.path / name, ignore_errors=True)
             one.briefing.unlink(missing_ok=True)
 
     def _forget_old(self, current: TrialFolder) -> None:

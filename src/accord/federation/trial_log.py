@@ -62,7 +62,7 @@ class TrialLog:
         events = [event for event in header.telemetry if event.get("loss") is not None]
         loss = ""
         if events:
-            seconds = sum(event["seconds"] or 0 for event in events)
+            seconds = sum(one.folder.read_seconds(name).values())
             loss = (
                 f"trained {_several(len(events), 'epoch')} in {seconds:.1f} s of core time; the "
                 f"loss went from {events[0]['loss']:.3f} to {events[-1]['loss']:.3f}; "

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from accord.core.names import shown
 from accord.engines.base import Job
+from accord.federation.arrivals import check_present, refusal_of, refuse_copies
 from accord.federation.devices import choose_device
 from accord.federation.map_run import MapRun
 from accord.federation.measuring import Measuring
@@ -166,7 +167,7 @@ class TrialRun(Run):
         self.measuring.tallies.take(job.task, result)
         if isinstance(job.task, AnswerBriefing):
             one = self.rounds[job.task.round - 1]
-            refusal = one.refusal(job.task.name)
+            refusal = refusal_of(self, one, job.task.name)
             if refusal is not None:
                 self.take_failure(job, refusal)
             else:
@@ -186,6 +187,7 @@ class TrialRun(Run):
     def _questions(self, one: Round) -> list[Job[Task]]:
         """Writes the briefing and asks the clients that have not answered, the largest first."""
         self.silent = {}
+        check_present(self, one)
         missing = self._missing(one)
         if missing or (one.number == 1 and not one.folder.briefing.exists()):
             self.write_briefing(one.folder, self.trial.method.brief(self._state(one)))
@@ -218,6 +220,7 @@ class TrialRun(Run):
         """Writes the round's report; if too few clients have answered, the trial fails."""
         if one.closed:
             return
+        refuse_copies(self, one)
         missing = one.unanswered()
         if len(one.asked) - len(missing) < one.needed:
             self.log.stopped(one, len(one.asked) - len(missing))
@@ -230,7 +233,8 @@ class TrialRun(Run):
                 )
             return
         self._write_events(one, [name for name in one.asked if name not in missing])
-        one.close(self.silent, self.trial.method.fusion_applied(one.number))
+        fused = self.trial.method.fusion_applied(one.number)
+        one.close(self.silent, fused, keep_counts=self.allocation.scheme.elsewhere)
         self.log.closed(one)
         if not self.trial.options.keep_checkpoints:
             forget_memories(self.rounds, one)
@@ -264,8 +268,7 @@ class TrialRun(Run):
             answered=one.answered,
             clients=len(self.clients),
         )
-        public = len(self.allocation.split.public)
-        return [Job(task, self.trial.method.work(public))]
+        return [Job(task, self.trial.method.work(len(self.allocation.split.public)))]
 
     def _tidy_before(self, one: Round) -> None:
         """Removes the uploads of the round before, which has been measured by now."""
@@ -304,5 +307,4 @@ class TrialRun(Run):
         self.tidy()
 
     def _write_info(self, status: Literal["running", "finished", "failed"]) -> None:
-        info = trial_info(self, status, self.folder.info())
-        self.folder.write_info(info)
+        self.folder.write_info(trial_info(self, status, self.folder.info()))

@@ -158,11 +158,13 @@ class Run(ABC):
         return Job(task, size)
 
     def events_of(self, folder: RoundFolder, clients: Iterable[str]) -> list[dict[str, Any]]:
-        """The telemetry in the last uploads of some clients in a round."""
+        """The telemetry in the last uploads of some clients in a round, with its seconds."""
         events = []
         for name in clients:
-            header = Upload.load(folder.upload(name, 0, last=True)).header
-            events += [{"client": name, "round": folder.number, **e} for e in header.telemetry]
+            spent = folder.read_seconds(name)
+            about = {"client": name, "round": folder.number}
+            for event in Upload.load(folder.upload(name, 0, last=True)).header.telemetry:
+                events.append({**about, **event, "seconds": spent.get(event["epoch"])})
         return events
 
 

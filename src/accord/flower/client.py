@@ -52,8 +52,9 @@ def answer(message: Message, context: Context) -> Message:
     from accord.federation.tasks.base import peak_memory
 
     try:
-        uploads = _answered(Letter.from_flower(message.content), dict(context.node_config))
-        told = Answer(versions=versions(), peak_memory=peak_memory())
+        letter = Letter.from_flower(message.content)
+        uploads, seconds = _answered(letter, dict(context.node_config))
+        told = Answer(versions=versions(), peak_memory=peak_memory(), seconds=seconds)
     except (AccordError, ClientError) as error:
         uploads, told = {}, Answer(versions=versions(), error=str(error))
     except Exception as error:  # the boundary of the node: its owner gets the whole story
@@ -63,8 +64,8 @@ def answer(message: Message, context: Context) -> Message:
     return Message(Letter(told.model_dump(mode="json"), uploads).to_flower(), reply_to=message)
 
 
-def _answered(letter: Letter, given: dict[str, Any]) -> dict[str, bytes]:
-    """Epoch → the upload of each checkpoint."""
+def _answered(letter: Letter, given: dict[str, Any]) -> tuple[dict[str, bytes], dict[int, float]]:
+    """Epoch → the upload of each checkpoint; epoch → its core time."""
     from accord.core.versions import versions
     from accord.federation.answering import precision_on
     from accord.federation.devices import check_device
@@ -87,7 +88,8 @@ def _answered(letter: Letter, given: dict[str, Any]) -> dict[str, bytes]:
     data = _images(node, request, briefing)
     keep = Path(node.keep) if node.keep else keep_root()
     progress = _Progress(progress_file(keep))
-    paths = Site(node.name, keep).answer(
+    site = Site(node.name, keep)
+    paths = site.answer(
         briefing,
         data,
         progress.tell,
@@ -95,7 +97,8 @@ def _answered(letter: Letter, given: dict[str, Any]) -> dict[str, bytes]:
         remembers=request.remembers,
     )
     progress.end()
-    return {str(Upload.load(path).header.epoch): path.read_bytes() for path in paths}
+    uploads = {str(Upload.load(path).header.epoch): path.read_bytes() for path in paths}
+    return uploads, site.seconds(briefing)
 
 
 def _images(node: NodeConfig, request: Any, briefing: Any) -> Any:

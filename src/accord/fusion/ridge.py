@@ -12,7 +12,6 @@ from torch import Tensor
 from accord.closed_form.posterior import Prior, log_probabilities
 from accord.closed_form.ridge import solve
 from accord.closed_form.sums import Sums
-from accord.core.clock import Stopwatch
 from accord.core.heap import large_blocks_apart
 from accord.fusion.base import Merge, Scene, Vote, fusions
 from accord.fusion.outputs import OutputEnsemble
@@ -48,13 +47,9 @@ class RidgeFusion(Merge):
         total = scene.total
         if total is None:
             raise ValueError("the fusion 'ridge' needs sums, but the uploads hold none")
-        spent = Stopwatch()  # the sums are in the memory of the processor, not of a GPU
         with large_blocks_apart():
             found = solve(total, self.penalty, scene.tell)
-        event = {
-            **{"epoch": 1, "seconds": spent.seconds},
-            **{"penalty": found.penalty, "freedom": found.freedom},
-        }
+        event = {"epoch": 1, "penalty": found.penalty, "freedom": found.freedom}
         yield classifier(total, *log_probabilities(found, total.counts, self.prior), event, scene)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from accord.checks import Check, check_file, check_upload
 from accord.core.errors import AccordError
 from accord.core.names import file_name, shown
 from accord.fusion.base import Summary
@@ -17,16 +18,21 @@ LARGE = (NET + "encoder.", "scatter")
 class UploadFiles:
     """The uploads at `paths`, in the order of the clients.
 
-    Uploads of clients are checked. Files with `own` set are nets that this server merged itself,
-    and they are not checked.
+    `check` is called with every upload of a client. Files with `own` set are nets that this server
+    merged itself, and they are not checked.
     """
 
     def __init__(
-        self, paths: Sequence[str | Path], briefing: Briefing, *, own: bool = False
+        self,
+        paths: Sequence[str | Path],
+        briefing: Briefing,
+        *,
+        own: bool = False,
+        check: Check = check_upload,
     ) -> None:
         self.paths = [Path(path) for path in paths]
         self.briefing = briefing
-        self.own = own
+        self.own, self.check = own, check
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -35,7 +41,7 @@ class UploadFiles:
         path = self.paths[index]
         upload = Upload.load(path)
         if not self.own:
-            upload.check(self.briefing, str(path))
+            check_file(upload, self.briefing, path, self.check)
             self._check_client(upload, path)
         return upload
 

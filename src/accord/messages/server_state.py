@@ -51,6 +51,11 @@ class ServerState(Message):
         told = {n: t for n, t in self.tensors.items() if not n.startswith(SERVER)}
         return Briefing(self.header.briefing.model_copy(update={"round": self.round}), told)
 
+    def with_own(self, own: dict[str, Any]) -> ServerState:
+        """The same state with further values of the server."""
+        told = {**self.header.own, **own}
+        return ServerState(self.header.model_copy(update={"own": told}), self.tensors)
+
     def next(
         self, changed: dict[str, Tensor], answered: tuple[str, ...], **own: Any
     ) -> ServerState:

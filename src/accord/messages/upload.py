@@ -16,6 +16,8 @@ from accord.messages.base import ADAPTER, CONTROL, NET, Message
 from accord.messages.briefing import Briefing, SummingSpec
 
 NEVER_NEGATIVE = ("running_var", "feature_var", "score_std", "scatter_spread")
+COSINES = ("score_mean", "score_std", "score_own", "score_rotated")  # or their deviation
+ROUNDED = 1e-4
 COUNTED = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -34,10 +36,9 @@ class UploadHeader(Config):
     def _numbers(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
         for event in value:
             odd = [key for key, v in event.items() if not isinstance(v, int | float | None)]
-            if odd or not {"epoch", "seconds"} <= event.keys():
+            if odd or "epoch" not in event:
                 raise ValueError(
-                    f"telemetry should hold numbers only, among them epoch and seconds; found "
-                    f"{event}"
+                    f"telemetry should hold numbers only, among them epoch; found {event}"
                 )
         return value
 
@@ -51,7 +52,22 @@ class Upload(Message):
     header_type: ClassVar[type[Config]] = UploadHeader
 
     def check(self, briefing: Briefing, where: str) -> None:
-        """Raises AccordError if the upload does not answer `briefing` or its tensors are wrong."""
+        """Raises AccordError if the upload does not answer `briefing` or its tensors are wrong.
+
+        These checks need no net; `accord.checks` has the others.
+        """
+        self.check_form(briefing, where)
+        self._check_numbers(where)
+        if briefing.header.uploads == "sums":
+            check_sums(self.tensors, where)
+        elif not any(bool(tensor.any()) for name, tensor in self.tensors.items() if _learnt(name)):
+            raise AccordError(
+                f"{where}: every weight of its net is 0, so the net cannot be used. Train this "
+                "client again, or leave it out (accord fuse RUN --without NAME)."
+            )
+
+    def check_form(self, briefing: Briefing, where: str) -> None:
+        """Raises AccordError if it answers another briefing, or has other tensors or counts."""
         if self.header.briefing != briefing.digest:
             raise AccordError(
                 f"{where} answers another briefing ({self.header.briefing[:12]}…, expected "
@@ -73,18 +89,20 @@ class Upload(Message):
                 f"{where}: label_counts should be 0 or more and add up to the client's "
                 f"{samples} samples; found {counts.tolist()}."
             )
+
+    def _check_numbers(self, where: str) -> None:
         for name, tensor in self.tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise AccordError(f"{where}: tensor {name!r} holds NaN or infinity.")
             if name.endswith(NEVER_NEGATIVE) and bool((tensor < 0).any()):
                 raise AccordError(f"{where}: tensor {name!r} holds values below 0.")
-        if briefing.header.uploads == "sums":
-            check_sums(self.tensors, where)
-        elif not any(bool(self.tensors[name].any()) for name in expected if _learnt(name)):
-            raise AccordError(
-                f"{where}: every weight of its net is 0, so the net cannot be used. Train this "
-                "client again, or leave it out (accord fuse RUN --without NAME)."
-            )
+            if name in COSINES and bool((tensor.abs() > 1 + ROUNDED).any()):
+                worst = float(tensor[tensor.abs().argmax()])
+                raise AccordError(
+                    f"{where}: tensor {name!r} should hold cosines between −1 and 1; found "
+                    f"{worst:.4g}. Ask this client for a new upload, or leave it out "
+                    "(--without NAME)."
+                )
 
 
 def _learnt(name: str) -> bool:

@@ -4,18 +4,22 @@ RUN/trials/<id>/trial.json    one trial: config, versions, partition hash, label
                 events.jsonl  one line per client and epoch
                 measures.json per checkpoint: every fusion, every client
                 briefing.safetensors, uploads/, round.json, state/, memory/   of round 1
+                seconds/      core time of each client's epochs, which its upload does not tell
                 rounds/2/     the same files of round 2, and its server state server.safetensors
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from accord.core.errors import AccordError
 from accord.core.files import append_text, read_json, write_atomic, write_json
 from accord.core.names import file_name
+
+LONGEST = 1e12  # seconds of an epoch; a larger number is a damaged one
 
 
 def client_file(client: str) -> str:
@@ -44,6 +48,22 @@ class RoundFolder:
     def memory(self, client: str) -> Path:
         """What a client keeps from this round for its next one."""
         return self.path / "memory" / f"{client_file(client)}.safetensors"
+
+    def seconds(self, client: str) -> Path:
+        """The core time of a client's epochs. Uploads hold no times, so that they never vary."""
+        return self.path / "seconds" / f"{client_file(client)}.json"
+
+    def write_seconds(self, client: str, spent: Mapping[int, float]) -> None:
+        write_json(self.seconds(client), {str(epoch): spent[epoch] for epoch in sorted(spent)})
+
+    def read_seconds(self, client: str) -> dict[int, float]:
+        """Epoch → core time. Times are for people: a missing or damaged file is no error."""
+        try:
+            found = read_json(self.seconds(client))
+            spent = {int(epoch): float(value) for epoch, value in found.items()}
+        except (AccordError, OSError, ValueError, TypeError, AttributeError, OverflowError):
+            return {}
+        return {epoch: s for epoch, s in spent.items() if 0 <= s <= LONGEST}
 
 
 class TrialFolder:

@@ -37,6 +37,7 @@ from accord.model.predictor import Predictor
 from accord.study.syntax import Spec
 
 Tell = Callable[[str], None]
+COUNTS = "label_counts"  # of every client that has answered, in the server's own file
 PROBES = 4  # images of noise on which every net must give finite answers
 
 
@@ -75,6 +76,7 @@ def fuse_files(
     fusions = work.fusions(asked, save)
     work.refuse_mistakes(save, test, following)
     inbox = read_inbox(path, briefing, uploads, without, tell)
+    inbox.refuse_other_counts(work.counts_before())
     lost = inbox.unseen_classes()
     if lost:
         tell(f"no client has images of {', '.join(lost)}: the model cannot recognise them")
@@ -225,7 +227,18 @@ class _Work:
             )
         method: Method = make_part(methods, origin.method, f"{self.path}: method")
         method.require(self.briefing.header.net.norm, len(scene.public))
-        return method.advance(state, scene)
+        counts = {s.header.client: s.label_counts.tolist() for s in scene.uploads.summaries()}
+        return method.advance(state, scene).with_own(
+            {COUNTS: {**state.header.own.get(COUNTS, {}), **counts}}
+        )
+
+    def counts_before(self) -> dict[str, list[int]]:
+        """Client → its label counts in an earlier round, from the server's own file."""
+        kept = server_file(self.path)
+        if not kept.is_file():
+            return {}
+        found = ServerState.load(kept).header.own.get(COUNTS, {})
+        return found if isinstance(found, dict) else {}
 
     @contextmanager
     def model(self, fusion: NamedFusion, inbox: Inbox, scene: Scene) -> Iterator[Predictor]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from accord.checks import check_upload
+from accord.checks.alike import digest_of_work, refuse_alike
 from accord.core.errors import AccordError
 from accord.core.names import listed, natural, shown
 from accord.federation.membership import refuse_name
@@ -32,6 +34,7 @@ class Arrived:
     path: Path
     header: UploadHeader
     label_counts: tuple[int, ...]
+    work: str | None  # a digest of the weights or sums
 
     @property
     def client(self) -> str:
@@ -49,6 +52,17 @@ class Inbox:
     @property
     def clients(self) -> list[str]:
         return [one.client for one in self.arrived]
+
+    def refuse_other_counts(self, before: dict[str, list[int]]) -> None:
+        """Refuses clients that had other images in the round before; `before` has their counts."""
+        for one in self.arrived:
+            known = before.get(one.client)
+            if known is not None and tuple(known) != one.label_counts:
+                raise AccordError(
+                    f"{one.path}: client {shown(one.client)} sent the label counts {known} in the "
+                    f"round before; found {list(one.label_counts)}. Ask it to answer with the same "
+                    f"images, or leave it out: --without {one.path.name}"
+                )
 
     def files(self) -> UploadFiles:
         return UploadFiles([one.path for one in self.arrived], self.briefing)
@@ -95,7 +109,7 @@ def read_inbox(
                 f"{file.name}"
             )
         counts = tuple(upload.tensors["label_counts"].tolist())
-        arrived[name] = Arrived(file, upload.header, counts)
+        arrived[name] = Arrived(file, upload.header, counts, digest_of_work(upload, briefing))
     if unused:
         there = listed(sorted(arrived, key=natural)) or "none"
         raise AccordError(
@@ -106,6 +120,7 @@ def read_inbox(
         raise AccordError(
             f"no upload that answers {path} was named. Name the files that the clients sent."
         )
+    refuse_alike((name, one.work) for name, one in arrived.items())
     order = sorted(arrived, key=natural)  # sums are added in this order, as in a study
     return Inbox(briefing, tuple(arrived[name] for name in order), tuple(sorted(set(without))))
 
@@ -114,7 +129,7 @@ def _checked(file: Path, briefing: Briefing) -> Upload:
     advice = f"Ask its client to send it again, or leave it out: --without {file.name}"
     try:
         upload = Upload.load(file)
-        upload.check(briefing, str(file))
+        check_upload(upload, briefing, str(file))
         refuse_name(upload.header.client, f"{file}: the client it names")
         last = briefing.header.first_epoch + briefing.header.budget.epochs
         if upload.header.epoch != last:

@@ -153,7 +153,12 @@ class Tallies:
         files = [at.upload(name) for name in scope.stayed(at.round)]
         files += scope.membership.joined
         before = [one.report for one in scope.rounds if one.number < at.round.number]
-        seconds = sum(event["seconds"] or 0 for h in headers for event in h.telemetry)
+        seconds = sum(
+            spent
+            for name in scope.clients(at.round)
+            for epoch, spent in at.round.folder.read_seconds(name).items()
+            if epoch <= at.epoch
+        )
         return {
             "seconds": sum(r.seconds for r in before) + seconds if headers else None,
             "upload_bytes": sum(r.upload_bytes for r in before)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from accord.checks import check_values
 from accord.closed_form.sums import Sums
 from accord.core.clock import Stopwatch
 from accord.core.parts import make_part
@@ -66,7 +67,7 @@ class ServerWork:
         return self.briefing.header.uploads == "sums"
 
     def _files(self) -> UploadFiles:
-        return UploadFiles(self.uploads, self.briefing)
+        return UploadFiles(self.uploads, self.briefing, check=check_values)
 
     def _load(self) -> float:
         """The seconds to read, check and add an upload."""

@@ -80,7 +80,8 @@ def work(client: Client, folder: RoundFolder, tell: Tell) -> None:
     state = _usable_state(folder, client)
     if state:
         client.restore(state)
-        for event in client.telemetry:
+        client.seconds = folder.read_seconds(client.name)
+        for event in client.timed_telemetry():
             tell({"event": event})
         tell({"share": client.share_done(0), "restored": True})
     saved = time.monotonic()
@@ -90,10 +91,12 @@ def work(client: Client, folder: RoundFolder, tell: Tell) -> None:
         if client.at_checkpoint:
             if client.done:
                 _keep_memory(client, folder)
+            folder.write_seconds(client.name, client.seconds)
             client.upload().save(upload_path(client, folder, client.epoch))
         late = time.monotonic() - saved > SAVE_EVERY
         state = client.state() if not client.done and (client.at_checkpoint or late) else None
         if state is not None:
+            folder.write_seconds(client.name, client.seconds)
             state.save(folder.state(client.name))
             saved = time.monotonic()
     folder.state(client.name).unlink(missing_ok=True)

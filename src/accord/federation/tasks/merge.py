@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from accord.closed_form.sums import Sums
+from accord.core.clock import Stopwatch
 from accord.core.parts import make_part
 from accord.federation.pooled_sums import changed, total_of
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
@@ -52,9 +53,11 @@ class MergeUploads(Task):
         )
         events: list[dict[str, Any]] = []
         paths = (trial.merged(self.label, self.epoch, index) for index in range(self.nets))
+        spent = Stopwatch(scene.device.type)
         for upload, path in zip(rule.merge(scene), paths, strict=True):
+            events += [{**event, "seconds": spent.seconds} for event in upload.header.telemetry]
             upload.save(path)
-            events += upload.header.telemetry
+            spent = Stopwatch(scene.device.type)
         return {"events": events}
 
     def _after(self, trial: TrialFolder) -> ServerState:

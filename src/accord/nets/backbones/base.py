@@ -18,8 +18,11 @@ class Encoder(nn.Module):
     The features are not normalised to length 1; a loss term normalises them if it needs to.
     """
 
-    def __init__(self, stages: dict[str, nn.Module], width: int) -> None:
+    def __init__(
+        self, stages: dict[str, nn.Module], width: int, *, never_negative: bool = False
+    ) -> None:
         super().__init__()
+        self.never_negative = never_negative  # the last stage ends with a ReLU
         self.stages = nn.Sequential()
         for name, stage in stages.items():
             self.stages.add_module(name, stage)

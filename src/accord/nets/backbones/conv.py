@@ -20,4 +20,4 @@ def conv4(channels: int, norm: Norm) -> Encoder:
             nn.ReLU(inplace=True),
             nn.MaxPool2d(2, ceil_mode=True),  # rounds up, so that one pixel stays one pixel
         )
-    return Encoder(stages, width=WIDTH)
+    return Encoder(stages, width=WIDTH, never_negative=True)

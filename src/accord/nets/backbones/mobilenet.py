@@ -57,4 +57,4 @@ def mobilenetv2(channels: int, norm: Norm) -> Encoder:
             inputs = outputs
         stages[f"stage{number}"] = nn.Sequential(*blocks)
     stages["head"] = nn.Sequential(*_conv_norm_relu6(inputs, 1280, 1, norm))
-    return Encoder(stages, width=1280)
+    return Encoder(stages, width=1280, never_negative=True)

@@ -66,7 +66,7 @@ def _resnet(
         rest = [block(outputs, outputs, 1, norm) for _ in range(depth - 1)]
         stages[f"stage{number}"] = nn.Sequential(entry, *rest)
         inputs = outputs
-    return Encoder(stages, width=inputs)
+    return Encoder(stages, width=inputs, never_negative=True)
 
 
 @backbones.register("resnet10")

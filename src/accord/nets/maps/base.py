@@ -32,6 +32,19 @@ class Origins:
         return normalise(self.public.batch(positions), self.mean, self.std)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What features of any image can be: low_j ≤ φ_j ≤ high_j, and ‖φ‖₂ ≤ norm."""
+
+    low: Tensor
+    high: Tensor
+    norm: float
+
+    @classmethod
+    def none(cls, width: int) -> Limits:
+        return cls(torch.full((width,), -torch.inf), torch.full((width,), torch.inf), torch.inf)
+
+
 class BlockModule(nn.Module, ABC):
     """Normalised images (N, C, H, W) → features (N, width), computed for each image separately."""
 
@@ -39,6 +52,13 @@ class BlockModule(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor: ...
+
+    def limits(self, pixels: Tensor) -> Limits:  # noqa: ARG002 - not every block knows its limits
+        """Limits of the features of images whose pixels are not larger than `pixels`.
+
+        The server refuses sums that go beyond them.
+        """
+        return Limits.none(self.width)
 
 
 class Block(Config, ABC):

@@ -17,7 +17,8 @@ from accord.data.views import renormalising
 from accord.messages.saved_model import SavedModel, digest_of
 from accord.nets.backbones.base import Encoder, build_encoder
 from accord.nets.backbones.layers import Norm
-from accord.nets.maps.base import Block, BlockModule, Origins, blocks, pooling
+from accord.nets.limits import limiting
+from accord.nets.maps.base import Block, BlockModule, Limits, Origins, blocks, pooling
 from accord.nets.settings import NetConfig
 
 
@@ -87,6 +88,18 @@ class StageModule(BlockModule):
             self._pooled(one) for encoder in self.encoders for one in self._last(encoder, seen)
         ]
         return torch.cat(found, dim=1)
+
+    def limits(self, pixels: Tensor) -> Limits:
+        size = self.scale.abs()[:, None, None], self.shift.abs()[:, None, None]
+        seen = pixels * size[0] + size[1]
+        found = [
+            self._pooled(one)
+            for encoder in self.encoders
+            if isinstance(encoder, Encoder)
+            for one in self._last(limiting(encoder), seen)
+        ]
+        high = torch.cat(found, dim=1)[0].double()
+        return Limits(-high, high, float(high.norm()))
 
     def _last(self, encoder: nn.Module, images: Tensor) -> list[Tensor]:
         if not isinstance(encoder, Encoder):

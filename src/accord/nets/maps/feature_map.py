@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from accord.core.config import Config
 from accord.core.parts import make_part, part_spec
 from accord.core.randomness import torch_generator
-from accord.nets.maps.base import Block, Origins, blocks
+from accord.nets.maps.base import Block, BlockModule, Limits, Origins, blocks
 from accord.nets.maps.nystrom import Nystrom, draw_nystrom
 from accord.nets.settings import NetConfig
 
@@ -124,6 +125,19 @@ class FeatureMap(nn.Module):
     def side_by_side(self, images: Tensor) -> Tensor:
         found = self._blocks(images)
         return (found + self._blocks(images.flip(3))) / 2 if self.mirror else found
+
+    def limits(self, pixels: Tensor) -> Limits:
+        """Limits of φ of every image whose pixels are not larger than `pixels`."""
+        if self.kernel is not None:
+            return self.kernel.limits()
+        found = []
+        for block, weight in zip(self.blocks, self.weights, strict=True):
+            assert isinstance(block, BlockModule)
+            one = block.limits(pixels)
+            found.append(Limits(one.low * weight, one.high * weight, one.norm * weight))
+        low = torch.cat([one.low.double() for one in found])
+        high = torch.cat([one.high.double() for one in found])
+        return Limits(low, high, math.hypot(*(one.norm for one in found)))
 
     def _blocks(self, images: Tensor) -> Tensor:
         weighted = zip(self.blocks, self.weights, strict=True)

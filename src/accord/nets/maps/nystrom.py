@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from accord.core.errors import AccordError
+from accord.nets.maps.base import Limits
 
 JITTER = 1e-6  # added to the kernel's diagonal, because landmarks may be equal
+RADIUS = 2.0  # of 1, because L⁻¹ enlarges the rounding errors of a float32 kernel
 FAINT = 1e-4  # a feature with less than this share of its block's largest std is ignored
 
 
@@ -44,6 +46,11 @@ class Nystrom(nn.Module):
         a = (features - self.centre) * self.scale
         k = gaussian(a, self.landmarks, self.lengths, self.gamma)
         return (k - self.shift) @ self.whiten.T
+
+    def limits(self) -> Limits:
+        """‖L⁻¹k(a)‖₂ ≤ 1 for every a: it is the length of a projection of a unit vector."""
+        centre = -(self.whiten.double() @ self.shift.double())
+        return Limits(centre - RADIUS, centre + RADIUS, float(centre.norm()) + RADIUS)
 
 
 def gaussian(a: Tensor, b: Tensor, lengths: Tensor, gamma: float) -> Tensor:

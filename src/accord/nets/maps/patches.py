@@ -18,13 +18,14 @@ from torch.nn import functional as F
 
 from accord.core.errors import AccordError
 from accord.core.randomness import torch_generator
-from accord.nets.maps.base import Block, BlockModule, Origins, blocks, pooling
+from accord.nets.maps.base import Block, BlockModule, Limits, Origins, blocks, pooling
 from accord.nets.maps.dead_leaves import leaf_pictures
 from accord.nets.settings import NetConfig
 
 FLOOR = 2.5e-3  # added to a patch's variance against noise: 10/255² over a usual variance
 SAMPLE = 60_000  # number of patches from which the whitening is computed
 PICTURES, SIDE = 400, 32  # number and side of the images from which these patches are taken
+SLACK = 1.05  # for rounding errors in the contrast of a patch
 AT_ONCE = 2**21  # number of responses in memory at a time, so that they fit into the cache
 
 
@@ -110,6 +111,18 @@ class PatchModule(BlockModule):
             return self._some(images, pool)
         at_once = max(1, AT_ONCE // (self.config.count * height * width))
         return torch.cat([self._some(some, pool) for some in torch.split(images, at_once)])
+
+    def limits(self, pixels: Tensor) -> Limits:
+        """‖p‖₂ < √(k²C) for a centred patch of standard deviation 1, so that |D_j p| is limited."""
+        D, cells = self.dictionary.double(), self.config.grid**2
+        # Rows of D sum to 0 only up to rounding, and a patch is not centred.
+        uncentred = D.sum(dim=1).abs() * float(pixels.max()) / FLOOR**0.5
+        length, offset = D.shape[1] ** 0.5, self.offset.double()
+        each = SLACK * (D.norm(dim=1) * length + offset.abs() + uncentred) - self.config.threshold
+        high = each.clamp(min=0).repeat_interleave(cells).repeat(2)
+        stretch = torch.linalg.eigvalsh(D.T @ D)[-1].clamp(min=0).sqrt()
+        norm = SLACK * cells**0.5 * (stretch * length + offset.norm() + uncentred.norm())
+        return Limits(torch.zeros_like(high), high, float(norm))
 
     def _some(self, images: Tensor, pool: Tensor) -> Tensor:
         dictionary, t = self.dictionary.expand(images.shape[0], -1, -1), self.config.threshold
