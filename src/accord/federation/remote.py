@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
+from accord.attacks.settings import AttackConfig
 from accord.core.config import Config
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import write_atomic
@@ -39,6 +40,7 @@ class Share(Config):
     scheme: Partitioned
     seed: int
     shift: ShiftConfig
+    attack: AttackConfig
     images: str  # the name of the decoded dataset, a hash of its content
     partition: str  # the hash of the partition
 
@@ -92,6 +94,7 @@ class Desk:
             scheme=allocation.scheme,
             seed=allocation.seed,
             shift=allocation.shift,
+            attack=allocation.attack,
             images=allocation.dataset.folder.name,
             partition=allocation.partition.hash,
         )

@@ -14,6 +14,7 @@ from accord.messages.base import (
     unprefixed,
 )
 from accord.messages.briefing import (
+    AttackHeader,
     Briefing,
     BriefingHeader,
     NetHeader,
@@ -35,6 +36,7 @@ __all__ = [
     "NET",
     "SOURCE",
     "TEACHER",
+    "AttackHeader",
     "Briefing",
     "BriefingHeader",
     "Features",

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator
 
+from accord.attacks.settings import NO_ATTACK, AttackConfig
 from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
@@ -55,6 +56,7 @@ class Setup(Config):
     data: DataConfig
     partition: Partitioned = Field(default_factory=lambda: make_scheme({}))
     shift: ShiftConfig = NO_SHIFT
+    attack: AttackConfig = NO_ATTACK
     net: NetConfig = NetConfig()
     budget: Budget = Budget()
     rounds: RoundsConfig = RoundsConfig()
