@@ -53,4 +53,3 @@ def announced(partition: Partition, attack: AttackConfig, hostile: Mapping[str, 
         row = torch.from_numpy(true[partition.names.index(source)])
         counts[partition.names.index(name)] = made.counts(row).numpy()
     return replace(partition, label_counts=counts)
-

@@ -129,9 +129,7 @@ def _attack(trial: Trial, allocation: Allocation) -> AttackHeader | None:
     asked = trial.setup.attack
     if not allocation.hostile:
         return None
-    return AttackHeader(
-        name=asked.name, strength=asked.strength, hostile=allocation.hostile
-    )
+    return AttackHeader(name=asked.name, strength=asked.strength, hostile=allocation.hostile)
 
 
 def _augmentation(trial: Trial, allocation: Allocation) -> str:

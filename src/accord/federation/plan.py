@@ -199,13 +199,19 @@ class Plan:
     def check_fusions(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses fusions that cannot be used on this trial's uploads."""
         norm, public = trial.setup.net.norm, len(allocation.split.public)
+        labelled = public + len(allocation.split.validation)
         for fusion in trial.fusions:
-            key = f"{fusion.spec} {norm} {public}"
+            key = f"{fusion.spec} {norm} {public} {labelled}"
             if key in self._required:
                 continue
             self._required.add(key)
             try:
                 fusion.rule.require(norm, public)
+                if fusion.rule.needs_labelled and not labelled:
+                    raise AccordError(
+                        "it needs labelled images of the server, found none: set data.validation "
+                        "or data.public, for example to 0.1."
+                    )
             except AccordError as error:
                 raise AccordError(f"fusion {fusion.label!r}: {error}") from None
 

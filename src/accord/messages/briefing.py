@@ -135,7 +135,7 @@ class BriefingHeader(Config):
     @model_serializer(mode="wrap")
     def _only_what_is_used(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out the number of rounds if it is 1, and settings that are not used."""
-        unused = {"rounds": 1}
+        unused: dict[str, Any] = {"rounds": 1}
         unused |= dict.fromkeys(("teacher", "mergenet", "first", "origin", "attack"))
         values: dict[str, Any] = dump(self)
         return {k: v for k, v in values.items() if k not in unused or v != unused[k]}
