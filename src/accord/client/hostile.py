@@ -58,6 +58,8 @@ class Hostile:
             for name, parameter in sent.named_parameters():
                 parameter.copy_(changed[name])
         measure_batch_norms(sent, data, self.briefing.header, device)
+        steps = {n: b for n, b in trained.named_buffers() if n.endswith("num_batches_tracked")}
+        sent.load_state_dict(steps, strict=False)  # as many steps as an honest client
         if not all(bool(t.isfinite().all()) for t in sent.state_dict().values()):
             raise ClientError("the attack makes weights infinite. Set a smaller attack.strength.")
         return sent

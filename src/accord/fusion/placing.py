@@ -23,9 +23,9 @@ def median_among(total: Tensor, held: Tensor, otherwise: float) -> Tensor:
     Of an even number of clients, it is the mean of the two middle values. A class without such a
     client gets `otherwise`.
     """
-    votes = total.unflatten(1, (held.shape[0], held.shape[1])).masked_fill(~held, torch.inf)
+    votes = total.reshape(-1, *held.shape).masked_fill(~held, torch.inf)
     ordered = votes.sort(dim=1).values  # those of the others are at the end
     count = held.sum(dim=0)
     middle = torch.stack([(count - 1).clamp(min=0) // 2, count // 2])
-    chosen = ordered.gather(1, middle.expand(len(total), -1, -1)).mean(dim=1)
+    chosen = torch.gather(ordered, 1, middle.expand(len(total), -1, -1)).mean(dim=1)
     return chosen.masked_fill(count == 0, otherwise)
