@@ -38,7 +38,12 @@ class AttackConfig(Config):
             raise ValueError("an attack needs a `name`, such as scaled")
         if values.get("name", NONE) == NONE:
             return {**values, "clients": 0, "names": (), "strength": None}
-        return values
+        named = values.get("names")
+        return (
+            {**values, "clients": len(named)}
+            if isinstance(named, list | tuple) and named
+            else values
+        )
 
     @model_validator(mode="after")
     def _known(self) -> AttackConfig:

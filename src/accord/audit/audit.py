@@ -6,6 +6,7 @@ kinds of evidence can hide from them.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ class Audited:
     images: str  # the labelled images that were used; empty: none
     remarks: list[str]
     command: str | None  # fuses without the clients that stand out clearly
+    closer: str  # shows this audit
 
     @property
     def clear(self) -> list[str]:
@@ -94,6 +96,7 @@ def audit_trial(run: RunEvidence, trial: Evidence, *, quick: bool = False) -> Au
         images=f"{len(labelled):,} {part} images" if labelled is not None else "",
         remarks=_remarks(trial, labelled is not None or quick),
         command=_command(run, trial, clear),
+        closer=shlex.join(["accord", "audit", str(run.record.path), "--trial", trial.id]),
     )
 
 

@@ -34,9 +34,8 @@ def to_json(found: Sequence[Audited]) -> str:
 def warnings(found: Iterable[Audited]) -> list[str]:
     """One line for each trial in which a client stands out clearly."""
     return [
-        f"warning: {one.trial}: {_named(one.clear)} by what they sent"
-        f" ({one.signs[one.clear[0]][0].text}). Look closer: accord audit {one.run} --trial "
-        f"{one.trial}"
+        f"warning: {one.trial}: {_named(one.clear)} by its upload "
+        f"({one.signs[one.clear[0]][0].text}). Look closer: {one.closer}"
         for one in found
         if one.clear
     ]
