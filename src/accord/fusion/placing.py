@@ -27,5 +27,6 @@ def median_among(total: Tensor, held: Tensor, otherwise: float) -> Tensor:
     ordered = votes.sort(dim=1).values  # those of the others are at the end
     count = held.sum(dim=0)
     middle = torch.stack([(count - 1).clamp(min=0) // 2, count // 2])
-    chosen = torch.gather(ordered, 1, middle.expand(len(total), -1, -1)).mean(dim=1)
+    # shape[0] and not len: an exported model must accept any number of images.
+    chosen = torch.gather(ordered, 1, middle.expand(total.shape[0], -1, -1)).mean(dim=1)
     return chosen.masked_fill(count == 0, otherwise)
