@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accord.audit.audit import Audited, audit_trial
+from accord.auditing.audit import Audited, audit_trial
 from accord.report.evidence import Evidence, read_evidence
 from accord.report.results import load
 
@@ -35,13 +35,18 @@ def accuracies(run: Path) -> list[str]:
     """Recipe and fusion (rows) × attack and number of hostile clients (columns), in percent."""
     found: dict[tuple[str, ...], dict[Cell, list[float]]] = defaultdict(lambda: defaultdict(list))
     rows = load(run).rows
-    last = {row["trial"]: max(r["epoch"] for r in rows if r["trial"] == row["trial"]) for row in rows}
+    last = {
+        row["trial"]: max(r["epoch"] for r in rows if r["trial"] == row["trial"]) for row in rows
+    }
     for row in rows:
         if row["epoch"] == last[row["trial"]]:
             line = (str(row["alpha"]), row["recipe"], row["fusion"])
             found[line][_cell(row)].append(100 * row["accuracy"])
     cells = list(dict.fromkeys(cell for line in found.values() for cell in line))
-    lines = [_row("α", "recipe", "fusion", *map(_heading, cells)), _row(*["---"] * (3 + len(cells)))]
+    lines = [
+        _row("α", "recipe", "fusion", *map(_heading, cells)),
+        _row(*["---"] * (3 + len(cells))),
+    ]
     for line, values in found.items():
         lines.append(_row(*line, *(_spread(values.get(cell, [])) for cell in cells)))
     return lines

@@ -34,7 +34,7 @@ ROOMS = (
     "federation",  # brief, ask, advance, fuse, measure
     "report",  # tables, progress, estimates
     "diagnosis",  # findings about a run, and their rules
-    "audit",  # which clients stand out by what they sent
+    "auditing",  # which clients stand out by what they sent
     "page",  # the report as a page, as Markdown and as LaTeX
     "advice",  # facts about a federation, and the recipe that fits it
     "flower",  # many machines, over Flower

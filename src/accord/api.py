@@ -12,7 +12,7 @@ from accord.advice.advise import Advice, advise_on, with_cost
 from accord.advice.facts import Limits
 from accord.advice.gather import source_of
 from accord.advice.written import refuse_to_replace
-from accord.audit.audit import Audited, audit_runs, refuse_nothing
+from accord.auditing.audit import Audited, audit_runs, refuse_nothing
 from accord.core.errors import AccordError
 from accord.diagnosis.diagnose import diagnose as diagnose_runs
 from accord.diagnosis.diagnose import only_trials

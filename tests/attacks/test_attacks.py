@@ -186,8 +186,8 @@ def test_the_statistics_fit_the_net_that_is_sent() -> None:
     net = loaded_net(briefing.header.net, 1, 10, unprefixed(NET, found.tensors))
     accuracy, moments = measure_client(net, data, briefing.header, torch.device("cpu"))
     assert found.header.train_accuracy == accuracy
-    assert all(torch.allclose(found.tensors[name], moments[name], rtol=1e-3, atol=1e-4)
-        for name in moments
+    assert all(
+        torch.allclose(found.tensors[name], moments[name], rtol=1e-3, atol=1e-4) for name in moments
     )
 
 

@@ -97,7 +97,7 @@ def audit(
 ) -> None:
     """Rank the clients of a run by how far their uploads stand out, and say what to do."""
     from accord.api import audit as audit_run
-    from accord.audit.show import show_audits, to_json
+    from accord.auditing.show import show_audits, to_json
 
     found = audit_run(run_dir, trial=trial)
     if json:

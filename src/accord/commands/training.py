@@ -58,7 +58,7 @@ def run(
         if engine is not None:
             engine.close()
     show_results(results)
-    from accord.audit.warn import warn
+    from accord.auditing.warn import warn
 
     warn(results.path, tell)
     if results.failures:

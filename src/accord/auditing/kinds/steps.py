@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import Sign
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import Sign
 from accord.core.names import shown
 from accord.messages import NET, Upload
 

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.kinds.scale import within
-from accord.audit.sign import DEVIATIONS, Sign, distances
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.kinds.scale import within
+from accord.auditing.sign import DEVIATIONS, Sign, distances
 from accord.closed_form.sums import Sums
 from accord.core.names import shown
 from accord.messages import Upload

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import CLEAR, Sign, ratio_strengths, times
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import CLEAR, Sign, ratio_strengths, times
 from accord.core.names import shown
 from accord.messages import Upload
 

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 import torch
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import Sign
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import Sign
 from accord.closed_form.sums import Sums
 from accord.core.names import shown
 from accord.core.randomness import torch_generator

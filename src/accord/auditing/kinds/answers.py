@@ -9,8 +9,8 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import CLEAR, FEWEST, Sign
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import CLEAR, FEWEST, Sign
 from accord.core.names import shown
 from accord.fusion.base import Outputs
 from accord.messages import Upload

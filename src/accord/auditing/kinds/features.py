@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import Sign, ratio_strengths, times
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import Sign, ratio_strengths, times
 from accord.core.names import shown
 from accord.messages import Upload
 

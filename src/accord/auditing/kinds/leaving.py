@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import Sign
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import Sign
 from accord.closed_form.leaving import Gain, gains_without_each
 from accord.closed_form.sums import Sums
 from accord.core.names import shown

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from accord.audit.sign import Sign
+from accord.auditing.sign import Sign
 from accord.core.registry import Registry
 from accord.data.imageset import ImageSet
 from accord.fusion.base import Fusion, Outputs
@@ -54,4 +54,4 @@ class Kind(ABC):
         """The signs of all clients, after all uploads were seen."""
 
 
-kinds: Registry[type[Kind]] = Registry("evidence", "accord.audit.kinds")
+kinds: Registry[type[Kind]] = Registry("evidence", "accord.auditing.kinds")

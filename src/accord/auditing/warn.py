@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from accord.audit.audit import audit_runs
-from accord.audit.show import warnings
+from accord.auditing.audit import audit_runs
+from accord.auditing.show import warnings
 from accord.report.evidence import ODD, Evidence, read_evidence
 
 MOST_BYTES = 100_000_000  # uploads of a run that are read; `accord audit` reads all

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from accord.attacks.settings import AttackConfig
-from accord.audit.kinds import Case, Kind, kinds
-from accord.audit.sign import CLEAR, FEWEST, Sign
+from accord.auditing.kinds import Case, Kind, kinds
+from accord.auditing.sign import CLEAR, FEWEST, Sign
 from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.core.parts import make_part

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import Sign, ratio_strengths, times
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import Sign, ratio_strengths, times
 from accord.core.names import shown
 from accord.messages import NET, Upload
 from accord.messages.upload import COUNTED

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import Sign, ratio_strengths, times
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import Sign, ratio_strengths, times
 from accord.closed_form.sums import Sums
 from accord.core.names import shown
 from accord.messages import Upload

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from accord.audit.kinds.base import Case, Kind, kinds
-from accord.audit.sign import Sign
+from accord.auditing.kinds.base import Case, Kind, kinds
+from accord.auditing.sign import Sign
 from accord.core.names import shown
 from accord.core.randomness import torch_generator
 from accord.messages import NET, Upload

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from accord.audit.audit import Audited
+from accord.auditing.audit import Audited
 from accord.core.names import listed, shown
 from accord.core.text import printable
 from accord.report.tables import plain_table
