@@ -16,6 +16,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "accord"
 # A module may import from its own room and from the rooms before it.
 ROOMS = (
     "core",  # typed settings, registries, files, random numbers
+    "attacks",  # what hostile clients of a simulation do
     "data",  # images, splits, partition schemes
     "closed_form",  # sums and what is solved from them
     "messages",  # briefing, upload, server state, saved model
@@ -34,6 +35,7 @@ ROOMS = (
     "federation",  # brief, ask, advance, fuse, measure
     "report",  # tables, progress, estimates
     "diagnosis",  # findings about a run, and their rules
+    "auditing",  # which clients stand out by what they sent
     "page",  # the report as a page, as Markdown and as LaTeX
     "advice",  # facts about a federation, and the recipe that fits it
     "flower",  # many machines, over Flower

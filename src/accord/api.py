@@ -12,6 +12,7 @@ from accord.advice.advise import Advice, advise_on, with_cost
 from accord.advice.facts import Limits
 from accord.advice.gather import source_of
 from accord.advice.written import refuse_to_replace
+from accord.auditing.audit import Audited, audit_runs, refuse_nothing
 from accord.core.errors import AccordError
 from accord.diagnosis.diagnose import diagnose as diagnose_runs
 from accord.diagnosis.diagnose import only_trials
@@ -41,6 +42,7 @@ from accord.study.teacher_study import teacher_study
 __all__ = [
     "advise",
     "answer",
+    "audit",
     "brief",
     "diagnose",
     "fuse",
@@ -160,6 +162,18 @@ def diagnose(*run_dirs: Path | str, trial: str | None = None) -> list[Finding]:
     `trial`: only trials whose name contains this text.
     """
     return diagnose_runs(only_trials(read_evidence([Path(one) for one in run_dirs]), trial))
+
+
+def audit(*run_dirs: Path | str, trial: str | None = None) -> list[Audited]:
+    """Which clients stand out by what they sent, for each trial; the most unusual client first.
+
+    `trial`: only trials whose name contains this text. Validation or public images are used if
+    there are any, and never test images.
+    """
+    runs = only_trials(read_evidence([Path(one) for one in run_dirs]), trial)
+    found = audit_runs(runs)
+    refuse_nothing(found, runs)
+    return found
 
 
 def brief(

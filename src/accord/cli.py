@@ -19,7 +19,7 @@ from accord.commands.flower import flower
 from accord.commands.fusing import fuse
 from accord.commands.models import export, predict
 from accord.commands.overview import data, doctor, recipes
-from accord.commands.reading import compare, diagnose, dials, results
+from accord.commands.reading import audit, compare, diagnose, dials, results
 from accord.commands.reporting import report
 from accord.commands.training import run, teacher
 from accord.commands.watching import watch
@@ -46,7 +46,7 @@ def about(
 
 
 COMMANDS = (
-    *(run, watch, results, compare, dials, report, diagnose, fuse, teacher),
+    *(run, watch, results, compare, dials, report, diagnose, audit, fuse, teacher),
     *(brief, answer, show, predict, export),
     *(advise, recipes, data, doctor),
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from accord.client.hostile import Hostile
 from accord.client.telemetry import Event
 from accord.core.clock import Stopwatch
 from accord.data.imageset import ImageSet
@@ -38,13 +39,18 @@ class Client(ABC):
 
     def __init__(self, data: ImageSet, briefing: Briefing, name: str, precision: Precision) -> None:
         header = briefing.header
-        self.data, self.briefing, self.name, self.precision = data, briefing, name, precision
+        self.hostile = Hostile.at(briefing, name)  # None for an honest client
+        self.draws_as = self.hostile.draws_as if self.hostile else name
+        self.data = self.hostile.images(data) if self.hostile else data
+        self.briefing, self.name, self.precision = briefing, name, precision
         self.budget = header.budget
         self.classes = len(header.classes)
         self.epoch = header.first_epoch
         self.last_epoch = header.first_epoch + self.budget.epochs
         self.telemetry: list[Event] = []
         self.seconds: dict[int, float] = {}  # epoch → its core time, which is in no message
+        held = data.label_counts(self.classes)
+        self.said = self.hostile.attack.counts(held) if self.hostile else held  # counts it sends
 
     @property
     def done(self) -> bool:

@@ -68,11 +68,12 @@ class Summing(Client):
         header = UploadHeader(
             client=self.name,
             epoch=self.epoch,
-            samples=len(self.data),
+            samples=int(self.said.sum()),
             briefing=self.briefing.digest,
             telemetry=tuple(self.telemetry),
         )
-        return Upload(header, self.sums.tensors(self.packing))
+        sums = self.hostile.sums(self.sums, self.said) if self.hostile else self.sums
+        return Upload(header, sums.tensors(self.packing))
 
 
 def sums_of(features: Tensor, labels: Tensor, classes: int) -> Sums:

@@ -70,7 +70,7 @@ class Training(Client):
         self.parameters = [p for p in self.net.parameters() if p.requires_grad]
         self.optimiser = Optimiser(self.parameters, self.mixture.groups(), self.budget)
         self.queue = self._queue().to(device)
-        self.inputs = StepInputs(data, briefing, self.asked, self.net, self.precision)
+        self.inputs = StepInputs(self.data, briefing, self.asked, self.net, self.precision)
         self.control = ControlVariate.of(self.net, briefing, memory)
         self.enriching = Enriching.of(self.net, briefing, device)
         self.looking = True  # whether gradients are measured every `look_every` steps
@@ -98,7 +98,7 @@ class Training(Client):
     def one_epoch(self, tell: Tell | None = None) -> Event:
         self.net.train()
         sums = LossSums(_loss_names(self.local), _loss_names(self.align), self.precision.device)
-        draws = torch_generator(self.briefing.header.seed, self.name, "views", self.epoch)
+        draws = torch_generator(self.briefing.header.seed, self.draws_as, "views", self.epoch)
         for step, positions in enumerate(self._batches()):
             progress = self.progress(step / self.steps_per_epoch)
             self._step(step, positions, progress, draws, sums)
@@ -111,7 +111,7 @@ class Training(Client):
 
     def _batches(self) -> list[Tensor]:
         """The positions of the images of each step."""
-        draws = torch_generator(self.briefing.header.seed, self.name, "batches", self.epoch)
+        draws = torch_generator(self.briefing.header.seed, self.draws_as, "batches", self.epoch)
         return KINDS[self.asked.batches](self.inputs.labels, self.steps_per_epoch, draws)
 
     def _step(
@@ -202,19 +202,22 @@ class Training(Client):
 
     def upload(self) -> Upload:
         header = self.briefing.header
-        accuracy, statistics = measure_client(self.net, self.data, header, self.precision.device)
+        net, device = self.net, self.precision.device
+        if self.hostile is not None:
+            net = self.hostile.net(net, self.data, device)
+        accuracy, statistics = measure_client(net, self.data, header, device)
         upload = Upload(
             UploadHeader(
                 client=self.name,
                 epoch=self.epoch,
-                samples=len(self.data),
+                samples=int(self.said.sum()),
                 train_accuracy=accuracy,
                 briefing=self.briefing.digest,
                 telemetry=tuple(self.telemetry),
             ),
             {
-                **prefixed(NET, self.net.state_dict()),
-                "label_counts": self.data.label_counts(self.classes),
+                **prefixed(NET, net.state_dict()),
+                "label_counts": self.said,
                 **statistics,
                 **(prefixed(CONTROL, self.control.change()) if self.control else {}),
                 **(self.enriching.values() if self.enriching else {}),

@@ -71,6 +71,16 @@ def solve(
     return Ridge(weights.T, bias, penalty, freedom, variance, means, within)
 
 
+def plain_weights(sums: Sums, relative: float) -> tuple[Tensor, Tensor]:
+    """W (d, C) and the bias for λ = relative·mean scatter; raises NotPositiveError.
+
+    It needs one Cholesky factor, and no eigenvalues as `solve` does.
+    """
+    problem = _Problem(sums)
+    weights = torch.cholesky_solve(problem.B, problem.factor(relative * problem.scale))
+    return weights, problem.prior - problem.mean @ weights
+
+
 class NotPositiveError(ArithmeticError):
     """S + λI is not positive definite."""
 
@@ -90,19 +100,26 @@ class _Problem:
 
     def solution(self, penalty: float) -> tuple[Tensor, float, float]:
         """(W, dof, mean squared residual) for a λ."""
-        shifted = self.S.clone()
-        shifted.diagonal().add_(penalty)
-        L, failed = torch.linalg.cholesky_ex(shifted)
+        L = self.factor(penalty)
         # A scatter has a negative eigenvalue only by rounding; λ must be twice its absolute value.
-        if int(failed) or penalty < -2 * float(self.eigenvalues[0]):
+        if penalty < -2 * float(self.eigenvalues[0]):
             raise NotPositiveError(f"{penalty:.2g}")
-        del shifted
         W = torch.cholesky_solve(self.B, L)
         lengths = self.eigenvalues.clamp(min=0)
         freedom = 1 + float((lengths / (lengths + penalty)).sum())
         fitted = float((W * self.B).sum())  # because SW = B − λW
         residual = self.spread - fitted - penalty * float(W.square().sum())
         return W, freedom, max(residual, 0.0) / self.n
+
+    def factor(self, penalty: float) -> Tensor:
+        """The Cholesky factor of S + λI."""
+        shifted = self.S.clone()
+        shifted.diagonal().add_(penalty)
+        found = torch.linalg.cholesky_ex(shifted)
+        if int(found.info):
+            raise NotPositiveError(f"{penalty:.2g}")
+        factor: Tensor = found.L
+        return factor
 
     @cached_property
     def eigenvalues(self) -> Tensor:

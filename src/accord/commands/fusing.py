@@ -94,6 +94,10 @@ def _fuse_run(
 
     results = fuse_run(run_dir, fusion, without=without, save=save, quiet=quiet, **options)
     show_results(results)
+    if not without and not options["remove"]:  # else the user has looked already
+        from accord.auditing.warn import warn
+
+        warn(results.path, tell, options["trial"])
     if save is not None:
         print(f"model: {save}")
 

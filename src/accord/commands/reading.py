@@ -90,6 +90,22 @@ def diagnose(
         show(*show_findings(runs, findings, width()))
 
 
+def audit(
+    run_dir: RunFolder,
+    trial: SomeTrials = None,
+    json: Annotated[bool, typer.Option("--json", help="show all signs as JSON")] = False,
+) -> None:
+    """Rank the clients of a run by how far their uploads stand out, and say what to do."""
+    from accord.api import audit as audit_run
+    from accord.auditing.show import show_audits, to_json
+
+    found = audit_run(run_dir, trial=trial)
+    if json:
+        print(to_json(found))
+    else:
+        show(*show_audits(found))
+
+
 def compare(
     run_dirs: RunFolders,
     baseline: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.commands.options import DataRoot, Out, Overrides, Quiet, Workers
-from accord.report.terminal import show, show_results
+from accord.report.terminal import show, show_results, tell
 
 
 def run(
@@ -58,6 +58,9 @@ def run(
         if engine is not None:
             engine.close()
     show_results(results)
+    from accord.auditing.warn import warn
+
+    warn(results.path, tell)
     if results.failures:
         raise typer.Exit(1)
 

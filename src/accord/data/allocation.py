@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.attacks.settings import NO_ATTACK, AttackConfig
 from accord.core.config import Config
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_json
@@ -22,6 +23,7 @@ from accord.core.names import shown
 from accord.data import partition as partitions
 from accord.data.datasets import open_cached
 from accord.data.elsewhere import no_images
+from accord.data.hostile import announced, hostile_clients
 from accord.data.images import Dataset, Images, Indices, Labels
 from accord.data.imageset import ImageSet
 from accord.data.partition import Partition, make_partition
@@ -44,6 +46,7 @@ class AllocationFile(Config):
     scheme: Partitioned
     seed: int
     shift: ShiftConfig
+    attack: AttackConfig = NO_ATTACK
     partition: str  # the name of the partition's file in the same folder
 
 
@@ -58,6 +61,7 @@ class Allocation:
     split: Split
     partition: Partition
     shift: ShiftConfig = NO_SHIFT
+    attack: AttackConfig = NO_ATTACK
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -68,8 +72,18 @@ class Allocation:
         """All clients of the scheme, in order; also one that is left out."""
         return self.partition.sites
 
+    @cached_property
+    def hostile(self) -> dict[str, str]:
+        """Hostile client → the client whose images it uses."""
+        return hostile_clients(self.attack, self.seed, self.partition.names)
+
     def client(self, index: int) -> ImageSet:
-        """The images of a client as it sees them, with the labels that it knows."""
+        """The images of a client as it sees them, with the labels that it knows.
+
+        A hostile client that copies another one has the images of that client.
+        """
+        names = self.partition.names
+        index = names.index(self.hostile.get(names[index], names[index]))
         held = self._set(self.dataset.train, self.held(index))
         told = replace(held, labels=self.labels_at(index))
         return seen(told, self.shift, self.seed, self.origins(index), len(self.site_names))
@@ -146,6 +160,7 @@ class Allocation:
             scheme=self.scheme,
             seed=self.seed,
             shift=self.shift,
+            attack=self.attack,
             partition=target.name,
         )
         write_json(path, content.model_dump(mode="json"))
@@ -157,8 +172,13 @@ def allocate(
     scheme: Scheme,
     seed: int,
     shift: ShiftConfig = NO_SHIFT,
+    attack: AttackConfig = NO_ATTACK,
 ) -> Allocation:
-    """Splits `dataset` and distributes its training images to clients, who see them shifted."""
+    """Splits `dataset` and distributes its training images to clients, who see them shifted.
+
+    The label counts of the partition are those that the clients announce. Clients with wrong labels
+    do not know better, and hostile ones (`attack`) say what serves them.
+    """
     chosen = split_of(dataset, data, scheme, seed)
     if isinstance(scheme, Sites):
         partition = partitions.of_sites(scheme.names, len(chosen.classes))
@@ -171,13 +191,18 @@ def allocate(
         )
     make = _pooled if scheme.pooled else _separate
     partition = make(dataset, data, scheme, seed, chosen)
-    made = Allocation(dataset, data, scheme, seed, chosen, partition, shift)
+    made = Allocation(dataset, data, scheme, seed, chosen, partition, shift, attack)
     _refuse_unmeasured(made)
-    if not shift.labels:
-        return made
-    classes, clients = len(chosen.classes), range(len(partition.names))
+    if shift.labels:
+        made = replace(made, partition=_known_counts(made))
+    return replace(made, partition=announced(made.partition, attack, made.hostile))
+
+
+def _known_counts(made: Allocation) -> Partition:
+    """The partition with the numbers of the labels as its clients know them."""
+    classes, clients = len(made.classes), range(len(made.partition.names))
     counts = np.stack([np.bincount(made.labels_at(k), minlength=classes) for k in clients])
-    return replace(made, partition=replace(partition, label_counts=counts))
+    return replace(made.partition, label_counts=counts)
 
 
 def _separate(
@@ -274,7 +299,14 @@ def open_allocation(path: Path) -> Allocation:
     partition = partitions.load(path.with_name(content.partition))
     chosen = split_of(dataset, content.data, content.scheme, content.seed)
     return Allocation(
-        dataset, content.data, content.scheme, content.seed, chosen, partition, content.shift
+        dataset,
+        content.data,
+        content.scheme,
+        content.seed,
+        chosen,
+        partition,
+        content.shift,
+        content.attack,
     )
 
 
@@ -284,11 +316,14 @@ def allocation_key(
     scheme: Scheme,
     seed: int,
     shift: ShiftConfig = NO_SHIFT,
+    attack: AttackConfig = NO_ATTACK,
 ) -> str:
     """A name for an allocation: a hash of the source's content and of all settings that matter."""
     # The path is left out, because the name of the cache entry identifies the content.
     data_text = data.model_dump_json(exclude={"path"})
     settings = f"{data_text} {scheme.model_dump_json()} {shift.model_dump_json()}"
+    if attack.attacks:
+        settings += f" {attack.model_dump_json()}"
     text = f"{dataset.folder.name} {settings} {seed}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -15,6 +15,7 @@ from accord.messages import (
     BANK,
     NET,
     TEACHER,
+    AttackHeader,
     Briefing,
     BriefingHeader,
     NetHeader,
@@ -120,7 +121,15 @@ def _header(trial: Trial, allocation: Allocation, net: NetHeader) -> BriefingHea
         net=net,
         training=trial.recipe.training,
         budget=setup.budget,
+        attack=_attack(trial, allocation),
     )
+
+
+def _attack(trial: Trial, allocation: Allocation) -> AttackHeader | None:
+    asked = trial.setup.attack
+    if not allocation.hostile:
+        return None
+    return AttackHeader(name=asked.name, strength=asked.strength, hostile=allocation.hostile)
 
 
 def _augmentation(trial: Trial, allocation: Allocation) -> str:

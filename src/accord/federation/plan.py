@@ -95,7 +95,8 @@ class Plan:
 
     def allocation(self, trial: Trial) -> tuple[str, Allocation]:
         """The trial's allocation and its key; all recipes of a seed share an allocation."""
-        data, partition, shift = trial.setup.data, trial.setup.partition, trial.setup.shift
+        setup = trial.setup
+        data, partition, shift, attack = setup.data, setup.partition, setup.shift, setup.attack
         if partition.elsewhere and not self.elsewhere:
             raise AccordError(
                 "the clients of this study hold their own images on their own machines "
@@ -103,9 +104,9 @@ class Plan:
                 "brief`."
             )
         dataset = self.dataset(data, partition)
-        key = allocation_key(dataset, data, partition, trial.seed, shift)
+        key = allocation_key(dataset, data, partition, trial.seed, shift, attack)
         if key not in self._deals:
-            self._deals[key] = allocate(dataset, data, partition, trial.seed, shift)
+            self._deals[key] = allocate(dataset, data, partition, trial.seed, shift, attack)
         return key, self._deals[key]
 
     @cached_property
@@ -198,13 +199,19 @@ class Plan:
     def check_fusions(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses fusions that cannot be used on this trial's uploads."""
         norm, public = trial.setup.net.norm, len(allocation.split.public)
+        labelled = public + len(allocation.split.validation)
         for fusion in trial.fusions:
-            key = f"{fusion.spec} {norm} {public}"
+            key = f"{fusion.spec} {norm} {public} {labelled}"
             if key in self._required:
                 continue
             self._required.add(key)
             try:
                 fusion.rule.require(norm, public)
+                if fusion.rule.needs_labelled and not labelled:
+                    raise AccordError(
+                        "it needs labelled images of the server, found none: set data.validation "
+                        "or data.public, for example to 0.1."
+                    )
             except AccordError as error:
                 raise AccordError(f"fusion {fusion.label!r}: {error}") from None
 

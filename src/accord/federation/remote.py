@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from accord.attacks.settings import AttackConfig
 from accord.checks import check_upload
 from accord.core.config import Config
 from accord.core.errors import AccordError, ClientError
@@ -41,6 +42,7 @@ class Share(Config):
     scheme: Partitioned
     seed: int
     shift: ShiftConfig
+    attack: AttackConfig
     images: str  # the name of the decoded dataset, a hash of its content
     partition: str  # the hash of the partition
 
@@ -95,6 +97,7 @@ class Desk:
             scheme=allocation.scheme,
             seed=allocation.seed,
             shift=allocation.shift,
+            attack=allocation.attack,
             images=allocation.dataset.folder.name,
             partition=allocation.partition.hash,
         )

@@ -40,6 +40,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "label_counts": partition.label_counts.tolist(),
         "client_files": {name: client_file(name) for name in partition.names},
         "shift": values_at(trial.setup.shift, trial.seed, run.allocation.site_names),
+        "hostile": run.allocation.hostile,
         "classes": run.allocation.classes,
         "rounds": [report.model_dump(mode="json") for report in reports],
         "upload_bytes": sum(report.upload_bytes for report in reports),

@@ -139,7 +139,7 @@ def _share(node: NodeConfig, share: Any) -> Any:
         raise AccordError(
             f"its node has other images of {asked.name} than the server. Give both the same files."
         )
-    allocation = allocate(dataset, asked, share.scheme, share.seed, share.shift)
+    allocation = allocate(dataset, asked, share.scheme, share.seed, share.shift, share.attack)
     if allocation.partition.hash != share.partition:
         raise AccordError(
             "its node partitions the images in another way than the server. Install the same "

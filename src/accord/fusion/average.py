@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from accord.core.errors import AccordError
-from accord.data.views import normalise
 from accord.fusion.base import Merge, Scene, Vote, Weights, client_weights, fusions
 from accord.fusion.outputs import OutputEnsemble
 from accord.messages import NET, Upload, UploadHeader, prefixed, unprefixed
-from accord.nets.inference import EVAL_BATCH
+from accord.nets.inference import measure_batch_norms
 from accord.nets.net import loaded_net
 
 Tensors = dict[str, Tensor]
@@ -90,13 +89,5 @@ def recalibrated(weights: Tensors, scene: Scene, most: int | None = None) -> Ten
         images = images.take(np.linspace(0, len(images) - 1, most).round().astype(np.int64))
     header = scene.briefing.header
     net = loaded_net(header.net, header.channels, len(header.classes), weights).to(scene.device)
-    for module in net.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.reset_running_stats()
-            module.momentum = None  # None: the plain mean over batches
-    net.train()
-    for positions in torch.tensor_split(torch.arange(len(images)), -(-len(images) // EVAL_BATCH)):
-        with torch.inference_mode():
-            pixels = images.batch(positions).to(scene.device)
-            net(normalise(pixels, header.mean, header.std))
+    measure_batch_norms(net, images, header, scene.device)
     return {name: tensor.cpu() for name, tensor in net.state_dict().items()}

@@ -109,6 +109,8 @@ class Combiner(nn.Module, ABC):
 class Fusion(Config, ABC):
     """The parameters of a rule, which is a `Vote`, a `Merge` or a `ReferenceRule` (below)."""
 
+    needs_labelled: ClassVar[bool] = False  # needs labelled images of the server
+
     @property
     def of(self) -> Literal["nets", "sums"]:
         """What the clients' uploads must hold: nets or sums."""
@@ -167,11 +169,19 @@ class Scene:
     uploads: Uploads
     briefing: Briefing
     public: ImageSet  # the server's own images; may be empty
+    validation: ImageSet | None = None  # images that were held out to choose between settings
     device: torch.device = CPU
     tell: Callable[[float], None] = lambda share: None  # noqa: ARG005
     total: Sums | None = None  # the total of all clients' sums, if clients upload sums
     after: ServerState | None = None  # the state after the round, for a rule that uses it
     clients: int = 0  # all clients of the federation, also those not selected in this round
+
+    @property
+    def labelled(self) -> ImageSet:
+        """Labelled images to choose by: validation images or, without any, public ones."""
+        return (
+            self.validation if self.validation is not None and len(self.validation) else self.public
+        )
 
     @property
     def answered(self) -> tuple[str, ...]:

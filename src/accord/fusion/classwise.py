@@ -14,6 +14,12 @@ from accord.fusion.base import Combiner, Outputs, Summary, Vote, fusions
 from accord.messages import Briefing
 
 NARROW = 1e-2  # smallest standard deviation of a cosine, for clients with one image or one class
+Centre = Literal["mean", "rotated", "none"]
+CENTRE = (
+    "μ_kc: the mean over the client's images, with equal weight for each class; the midpoint "
+    "between images of the class and the same images rotated by 90°; or no calibration (μ = 0, "
+    "σ = 1)"
+)
 NOBODY = -30.0  # the score of a class that no client holds: it is never predicted
 
 
@@ -34,12 +40,7 @@ class Classwise(Vote):
     weights: Literal["sqrt", "count", "log"] = Field(
         "sqrt", description="r_kc ∝ √n_kc, n_kc or log(1 + n_kc)"
     )
-    centre: Literal["mean", "rotated", "none"] = Field(
-        "mean",
-        description="μ_kc: the mean over the client's images, with equal weight for each class; "
-        "the midpoint between images of the class and the same images rotated by 90°; or no "
-        "calibration (μ = 0, σ = 1)",
-    )
+    centre: Centre = Field("mean", description=CENTRE)
 
     def combiner(self, clients: Sequence[Summary], briefing: Briefing) -> Combiner:  # noqa: ARG002
         counts = torch.stack([client.label_counts for client in clients]).double()
@@ -68,10 +69,13 @@ class ClasswiseCombiner(Combiner, name="classwise"):
     prototypes: Tensor
     held: Tensor
 
-    def vote(self, client: int, outputs: Outputs) -> Tensor:
+    def calibrated(self, client: int, outputs: Outputs) -> Tensor:
+        """The client's scores, comparable with those of others."""
         scores = F.normalize(outputs.features, dim=1) @ self.prototypes[client].T
-        calibrated = (scores - self.centre[client]) / self.spread[client]
-        return calibrated * self.votes[client]
+        return (scores - self.centre[client]) / self.spread[client]
+
+    def vote(self, client: int, outputs: Outputs) -> Tensor:
+        return self.calibrated(client, outputs) * self.votes[client]
 
     def decide(self, total: Tensor) -> Tensor:
         return total.masked_fill(~self.held, NOBODY)

@@ -76,15 +76,14 @@ def hits_without_each(
     client, as if it had sent nothing. The number is None if the scores are not finite.
     """
     found: list[int | None] = []
-    for scores in _scores_without_each(rule, files, outputs):
+    for scores in scores_without_each(rule, files, outputs):
         finite = bool(torch.isfinite(scores).all())
         found.append(int((scores.argmax(dim=1) == labels).sum()) if finite else None)
     return found
 
 
-def _scores_without_each(
-    rule: Vote, files: Uploads, outputs: Sequence[Outputs]
-) -> Iterator[Tensor]:
+def scores_without_each(rule: Vote, files: Uploads, outputs: Sequence[Outputs]) -> Iterator[Tensor]:
+    """The scores of the rule without each client, whose combiner is made anew."""
     clients = files.summaries()
     for left in range(len(clients)):
         stayed = [k for k in range(len(clients)) if k != left]

@@ -15,6 +15,7 @@ from accord.messages.base import (
     unprefixed,
 )
 from accord.messages.briefing import (
+    AttackHeader,
     Briefing,
     BriefingHeader,
     NetHeader,
@@ -36,6 +37,7 @@ __all__ = [
     "NET",
     "SOURCE",
     "TEACHER",
+    "AttackHeader",
     "Briefing",
     "BriefingHeader",
     "Features",

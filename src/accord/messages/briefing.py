@@ -72,6 +72,14 @@ class SummingSpec(Config):
     packing: Packing = Field("float32", description="number format of the scatter in an upload")
 
 
+class AttackHeader(Config):
+    """The attack of a simulated federation. No briefing that leaves the machine has one."""
+
+    name: str
+    strength: float | None
+    hostile: dict[str, str]  # hostile client → the client whose random draws it uses
+
+
 class Origin(Config):
     """Where a briefing comes from: for people, and for the server that fuses the answers."""
 
@@ -104,6 +112,7 @@ class BriefingHeader(Config):
     mergenet: MergeNetConfig | None = None  # the adapter that clients train, if they do
     first: str | None = Field(None, pattern=DIGEST)  # of round 1's briefing, in all later rounds
     origin: Origin | None = None  # in a briefing that is sent as a file
+    attack: AttackHeader | None = None  # in a simulation with hostile clients
 
     @property
     def uploads(self) -> Literal["nets", "sums"]:
@@ -126,7 +135,8 @@ class BriefingHeader(Config):
     @model_serializer(mode="wrap")
     def _only_what_is_used(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out the number of rounds if it is 1, and settings that are not used."""
-        unused = {"rounds": 1, "teacher": None, "mergenet": None, "first": None, "origin": None}
+        unused: dict[str, Any] = {"rounds": 1}
+        unused |= dict.fromkeys(("teacher", "mergenet", "first", "origin", "attack"))
         values: dict[str, Any] = dump(self)
         return {k: v for k, v in values.items() if k not in unused or v != unused[k]}
 

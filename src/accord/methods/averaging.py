@@ -16,6 +16,7 @@ from accord.core.errors import AccordError
 from accord.core.parts import make_part, part_spec
 from accord.fusion.average import Average
 from accord.fusion.base import Fusion, Merge, Scene, Weights, fusions
+from accord.fusion.coordinates import CoordinateWise
 from accord.messages import NET, ServerState
 from accord.methods.base import Method, methods
 
@@ -83,6 +84,8 @@ class Averaging(Method):
     def weighing(self) -> Weights:
         """How the merge weighs the clients."""
         rule = make_part(fusions, self.merge, "merge")
+        if isinstance(rule, CoordinateWise):
+            return "equal"
         return rule.weights if isinstance(rule, Average) else "count"
 
     def merged(self, scene: Scene) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from accord.data.imageset import ImageSet
 from accord.data.views import normalise
@@ -26,3 +26,19 @@ def forward_all(
             features, logits = net(images)
         labels = torch.from_numpy(data.labels[positions.numpy()])
         yield features.float().cpu(), logits.float().cpu(), labels
+
+
+def measure_batch_norms(
+    net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
+) -> None:
+    """Replaces the running statistics of all batch norms of `net` by those of these images."""
+    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
+    for module in norms:
+        module.reset_running_stats()
+        module.momentum = None  # None: the plain mean over batches
+    if not norms:
+        return
+    net.train()
+    for positions in torch.tensor_split(torch.arange(len(data)), -(-len(data) // EVAL_BATCH)):
+        with torch.inference_mode():
+            net(normalise(data.batch(positions).to(device), header.mean, header.std))

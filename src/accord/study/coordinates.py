@@ -22,7 +22,8 @@ ALPHA = "partition.alpha"  # written as `a0.1` also if it is no axis
 SELF_EVIDENT = ("data.name", "partition.scheme")  # their values are clear without the key
 POOLED = "pooled"  # the column `partition` of trials that have all images in one place
 NOBODY = "nobody"  # the column `partition.leave_out` of trials in which all clients take part
-WORDS = {LEAVE_OUT: "without"}  # a better word than the key's own
+# Better words than the keys' own.
+WORDS = {LEAVE_OUT: "without", "attack.name": "attack", "attack.clients": "hostile"}
 OF_ROUNDS = ("mergenet.start_round", "mergenet.fusion_frequency")
 LONGEST = 24  # characters of a value that is written as it is
 LONGEST_NAME = 160  # characters of the readable part of a trial's name

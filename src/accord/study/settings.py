@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator
 
+from accord.attacks.settings import NO_ATTACK, NONE, AttackConfig
 from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config, keys, parse
 from accord.core.errors import AccordError
@@ -21,6 +22,7 @@ from accord.nets.settings import NetConfig, TeacherConfig
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
 LEAVE_OUT = "partition.leave_out"
+ATTACK = ("attack.name", "attack.clients")
 REFERENCES = ("central", "local-only")
 
 
@@ -55,6 +57,7 @@ class Setup(Config):
     data: DataConfig
     partition: Partitioned = Field(default_factory=lambda: make_scheme({}))
     shift: ShiftConfig = NO_SHIFT
+    attack: AttackConfig = NO_ATTACK
     net: NetConfig = NetConfig()
     budget: Budget = Budget()
     rounds: RoundsConfig = RoundsConfig()
@@ -120,11 +123,14 @@ def grid_axes(sections: Mapping[str, Any]) -> dict[str, list[Any]]:
 def result_axes(sections: Mapping[str, Any]) -> list[str]:
     """The axes on which trials differ: those of the grid, and the client that is left out.
 
-    `partition.leave_out: each` is an axis whose values are in the data.
+    `partition.leave_out: each` is an axis whose values are in the data. An attack is always an
+    axis, so that every table, figure and name of a trial shows it.
     """
     axes = list(grid_axes(sections))
     left_out = (sections.get("partition") or {}).get("leave_out") is not None
-    return [*axes, LEAVE_OUT] if left_out and LEAVE_OUT not in axes else axes
+    found = [*axes, LEAVE_OUT] if left_out and LEAVE_OUT not in axes else axes
+    attacked = (sections.get("attack") or {}).get("name", NONE) != NONE
+    return [*found, *(name for name in ATTACK if name not in found)] if attacked else found
 
 
 def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
+from accord.attacks.settings import NO_ATTACK
 from accord.core.budget import Budget
 from accord.core.config import Config, parse
 from accord.core.errors import AccordError
@@ -30,7 +31,8 @@ def setup_for(recipe: Recipe, setup: Setup) -> Setup:
     }
     if recipe.pooled == "public":  # the server's images are not those of any client
         setup = setup.model_copy(update={"shift": NO_SHIFT})
-    if recipe.pooled:
+    if recipe.pooled:  # nobody attacks the images in one place
+        setup = setup.model_copy(update={"attack": NO_ATTACK})
         changes |= _without_rounds(changes)
         copies = recipe.copies if isinstance(recipe, TrainingRecipe) else 1
         changes["partition"] = _pooled(setup, copies)

@@ -210,12 +210,17 @@ def _refuse_pooled(recipes: Sequence[Recipe]) -> None:
 
 
 def _refuse_shift(setups: Sequence[Setup]) -> None:
-    """Refuses to change images that are elsewhere."""
+    """Refuses to change images that are elsewhere, and to make their clients hostile."""
     for setup in setups:
         if setup.partition.elsewhere and not setup.shift.changes_nothing:
             raise AccordError(
                 "'shift' changes the images and labels of simulated clients, but with "
                 "partition.scheme: sites they are elsewhere. Remove the section."
+            )
+        if setup.partition.elsewhere and setup.attack.attacks:
+            raise AccordError(
+                "'attack' is for simulated clients, but with partition.scheme: sites they are "
+                "elsewhere. Remove the section."
             )
 
 

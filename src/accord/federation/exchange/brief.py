@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from accord.attacks.settings import NO_ATTACK
 from accord.core.errors import AccordError
 from accord.core.targets import refuse_file
 from accord.data.schemes import make_scheme
@@ -116,7 +117,7 @@ def refuse_to_brief(out: Path, option: str = "--out") -> None:
 def only_trial(study: Study) -> Trial:
     """The only trial of a study that clients take part in. The partition does not matter.
 
-    Neither does its shift: the clients have images of their own.
+    Neither do its shift and its attack: the clients have images of their own.
     """
     found: dict[str, Trial] = {}
     for trial in study.trials():
@@ -127,8 +128,8 @@ def only_trial(study: Study) -> Trial:
             count = RoundsConfig(count=trial.setup.rounds.count)  # who answers is up to people
             sites = SITES.model_copy(update={"folders": trial.setup.partition.reads_sites})
             data = trial.setup.data.model_copy(update={"test_per_client": 0.0})  # up to clients
-            alike = {"data": data, "partition": sites, "shift": NO_SHIFT, "rounds": count}
-            setup = trial.setup.model_copy(update=alike)
+            alike = {"data": data, "partition": sites, "shift": NO_SHIFT, "attack": NO_ATTACK}
+            setup = trial.setup.model_copy(update={**alike, "rounds": count})
             key = f"{trial.recipe.name} {trial.seed} {setup.model_dump_json()}"
             found.setdefault(key, replace(trial, setup=setup))
     if not found:

@@ -167,6 +167,8 @@ class _Work:
         for fusion in fusions:
             try:
                 fusion.rule.require(self.briefing.header.net.norm, public)
+                if fusion.rule.needs_labelled and not public:
+                    raise AccordError("it needs labelled images of the server, found none.")
             except AccordError as error:
                 hint = "" if public else " With files, give such images with --public IMAGES."
                 raise AccordError(f"fusion {fusion.label!r}: {error}{hint}") from None

@@ -84,6 +84,7 @@ class ServerWork:
             uploads=files,
             briefing=self.briefing,
             public=self.public,
+            validation=self.images,
             device=torch.device(self.device),
             total=total_of(files, self.folder.total) if self._sums else None,
             after=after,

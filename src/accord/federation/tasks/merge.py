@@ -41,10 +41,15 @@ class MergeUploads(Task):
         trial = self.folder(record)
         briefing = briefing_at(trial.round(self.round).briefing)
         files = UploadFiles([self._path(record, name) for name in self.clients], briefing)
+        allocation, removed = self.images(record), {*self.removed}
+        stayed = [
+            path for path, c in zip(files.paths, self.clients, strict=True) if c not in removed
+        ]
         scene = Scene(
-            uploads=files,
+            uploads=UploadFiles(stayed, briefing),
             briefing=briefing,
-            public=self.images(record).part("public"),
+            public=allocation.part("public"),
+            validation=allocation.part("validation"),
             device=torch.device(self.device),
             tell=lambda share: tell({"share": share}),
             total=self._total(record, files, briefing) if rule.of == "sums" else None,

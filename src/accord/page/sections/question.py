@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from accord.attacks.settings import NONE
 from accord.core.names import listed, shown
 from accord.page.grid import places_of
 from accord.page.parts import Box, Part, Prose
 from accord.page.section import section
 from accord.page.subject import Subject, is_reference, recipes_of
 from accord.report.comparison import short
+from accord.report.evidence import Evidence
 from accord.study.coordinates import is_pooled
 
 MOST = 30  # sentences about what is missing
@@ -41,11 +43,20 @@ def _asked(subject: Subject) -> str:
     seeds = {trial.seed for trial in trials if trial.seed is not None}
     what = f"Which of {_counted(own, 'recipe')} is best" if len(own) > 1 else _single(own)
     word = "reference" if len(references) == 1 else "references"
+    attacks = dict.fromkeys(name for trial in trials if (name := _attack(trial)))
+    hostile = f" Some clients are hostile by design: {_joined(list(attacks))}." if attacks else ""
     beside = f", beside the {word} {_joined(references)}" if references else ""
     return (
         f"{what} on {_where(subject)}? Measured with {_number(len(seeds), 'seed')}{beside}: "
-        f"{_number(len(trials), 'trial')}."
+        f"{_number(len(trials), 'trial')}.{hostile}"
     )
+
+
+def _attack(trial: Evidence) -> str:
+    """The attack that a trial simulates; empty if all clients are honest."""
+    asked = trial.config.get("attack")
+    name = str(asked.get("name", NONE)) if isinstance(asked, Mapping) else NONE
+    return "" if name == NONE else name
 
 
 def _single(names: Sequence[str]) -> str:

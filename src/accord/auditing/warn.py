@@ -1,0 +1,37 @@
+"""The quick audit after `accord run` and `accord fuse`: one line per trial that needs a look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from accord.auditing.audit import audit_runs
+from accord.auditing.show import warnings
+from accord.report.evidence import ODD, Evidence, read_evidence
+
+MOST_BYTES = 100_000_000  # uploads of a run that are read; `accord audit` reads all
+MOST_LINES = 5
+
+
+def warn(run_dir: Path, tell: Callable[[str], None], trial: str | None = None) -> None:
+    """Tells which clients stand out clearly. A record that cannot be read is no reason to fail."""
+    try:
+        (run,) = read_evidence([run_dir])
+        left, chosen = MOST_BYTES, []
+        for one in run.trials:
+            left -= _bytes(one)
+            if left >= 0 and (trial is None or trial in one.id):
+                chosen.append(one)
+        lines = warnings(audit_runs([replace(run, trials=chosen)], quick=True))
+    except ODD:
+        return
+    for line in lines[:MOST_LINES]:
+        tell(line)
+    if len(lines) > MOST_LINES:
+        tell(f"warning: {len(lines) - MOST_LINES} more trials: accord audit {run_dir}")
+
+
+def _bytes(trial: Evidence) -> int:
+    paths = [trial.folder.last_round.upload(name, 0, last=True) for name in trial.clients]
+    return sum(path.stat().st_size for path in paths if path.exists())
