@@ -14,8 +14,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from accord.core.config import Config
+from accord.core.config import Config, parse
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_json
 from accord.core.names import shown
@@ -44,7 +45,9 @@ class AllocationFile(Config):
     scheme: Partitioned
     seed: int
     shift: ShiftConfig
-    partition: str  # the name of the partition's file in the same folder
+    partition: str = Field(
+        pattern=r"^[0-9a-f]+\.safetensors$"
+    )  # the name of the partition's file in the same folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,14 +271,25 @@ def _refuse_unmeasured(made: Allocation) -> None:
 
 def open_allocation(path: Path) -> Allocation:
     """The allocation that `save` wrote, for a worker process."""
-    content = AllocationFile.model_validate(read_json(path))
+    content = parse(AllocationFile, read_json(path), str(path))
     here = content.data.name != ELSEWHERE
     dataset = open_cached(Path(content.folder)) if here else no_images(content.data)
     partition = partitions.load(path.with_name(content.partition))
-    chosen = split_of(dataset, content.data, content.scheme, content.seed)
+    made_from = (dataset, content.data, content.scheme, content.seed)
+    if allocation_key(*made_from, content.shift) != path.stem:
+        raise AccordError(
+            f"{path} is damaged: its settings are not those that its name stands for. Delete the "
+            "file and run the study again."
+        )
+    chosen = split_of(*made_from)
     return Allocation(
         dataset, content.data, content.scheme, content.seed, chosen, partition, content.shift
     )
+
+
+def folder_of(path: Path) -> str:
+    """The folder of the decoded images of a saved allocation."""
+    return parse(AllocationFile, read_json(path), str(path)).folder
 
 
 def allocation_key(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from accord.core.errors import AccordError
 from accord.core.files import refuse_unwritable, write_atomic
+from accord.core.reading import open_plain
 from accord.page.contents import read_report
 from accord.page.progress import Drawn
 from accord.page.render import html, latex, markdown
@@ -66,7 +67,7 @@ def refuse_to_replace(out: Path, form: Form) -> None:
         raise AccordError(f"-o {out} is a folder. Name a file, for example -o {out / NAME}.")
     if not out.exists():
         return
-    with out.open("rb") as file:
+    with open_plain(out) as file:
         beginning = file.read(BEGINNING)
     if MARKS[form].encode() not in beginning:
         raise AccordError(

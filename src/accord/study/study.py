@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from accord.core.config import keys, parse
 from accord.core.errors import AccordError, nearest
 from accord.core.parts import part_spec
-from accord.core.yamls import read_yaml
+from accord.core.yamls import read_yaml, yaml_of
 from accord.fusion.named import NamedFusion
 from accord.methods import Method
 from accord.study.paths import absolute_paths
@@ -263,9 +261,11 @@ def _override(raw: dict[str, Any], override: str) -> dict[str, Any]:
     if not equals or not key:
         raise AccordError(f"expected key=value, e.g. budget.epochs=3; found {override!r}.")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise AccordError(f"the value of {key!r} is not valid YAML: {text!r}.") from None
+        value = yaml_of(text)
+    except ValueError as error:
+        raise AccordError(
+            f"the value of {key[:100]!r} is not valid YAML: {text[:100]!r}: {error}"
+        ) from None
     first, _, rest = key.partition(".")
     if rest:
         inner = raw.get(first, {})
