@@ -14,19 +14,18 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from accord.core.config import Config, parse
 from accord.core.errors import AccordError
-from accord.core.files import read_json, write_json
+from accord.core.files import write_json
 from accord.core.names import shown
 from accord.data import partition as partitions
+from accord.data.allocation_file import AllocationFile
 from accord.data.datasets import open_cached
 from accord.data.elsewhere import no_images
 from accord.data.images import Dataset, Images, Indices, Labels
 from accord.data.imageset import ImageSet
 from accord.data.partition import Partition, make_partition
-from accord.data.schemes import Partitioned, Scheme
+from accord.data.schemes import Scheme
 from accord.data.schemes.sites import Sites
 from accord.data.settings import ELSEWHERE, NO_SHIFT, DataConfig, ShiftConfig
 from accord.data.shifted import known_labels, seen
@@ -35,19 +34,6 @@ from accord.data.splitting import split_of
 from accord.data.taking_part import hold_out, pool, without
 
 PartName = Literal["test", "validation", "public", "own"]
-
-
-class AllocationFile(Config):
-    """The content of an allocation's JSON file."""
-
-    folder: str  # the folder of the decoded dataset in the cache
-    data: DataConfig
-    scheme: Partitioned
-    seed: int
-    shift: ShiftConfig
-    partition: str = Field(
-        pattern=r"^[0-9a-f]+\.safetensors$"
-    )  # the name of the partition's file in the same folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,25 +257,17 @@ def _refuse_unmeasured(made: Allocation) -> None:
 
 def open_allocation(path: Path) -> Allocation:
     """The allocation that `save` wrote, for a worker process."""
-    content = parse(AllocationFile, read_json(path), str(path))
+    content = AllocationFile.read(path)
     here = content.data.name != ELSEWHERE
     dataset = open_cached(Path(content.folder)) if here else no_images(content.data)
     partition = partitions.load(path.with_name(content.partition))
     made_from = (dataset, content.data, content.scheme, content.seed)
     if allocation_key(*made_from, content.shift) != path.stem:
-        raise AccordError(
-            f"{path} is damaged: its settings are not those that its name stands for. Delete the "
-            "file and run the study again."
-        )
+        raise AccordError(f"{path} is damaged: its name stands for other settings. Delete it.")
     chosen = split_of(*made_from)
     return Allocation(
         dataset, content.data, content.scheme, content.seed, chosen, partition, content.shift
     )
-
-
-def folder_of(path: Path) -> str:
-    """The folder of the decoded images of a saved allocation."""
-    return parse(AllocationFile, read_json(path), str(path)).folder
 
 
 def allocation_key(

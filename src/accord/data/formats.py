@@ -10,7 +10,7 @@ import zlib
 from contextlib import AbstractContextManager, nullcontext
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,9 @@ def _idx_part(images: Path, labels: Path, request: Request) -> Part:
     return Part(pixels, targets, found=(pixels.shape[1], pixels.shape[2]))
 
 
-def _unpacked(file: BufferedReader, path: Path) -> AbstractContextManager[IO[bytes]]:
+def _unpacked(
+    file: BufferedReader, path: Path
+) -> AbstractContextManager[gzip.GzipFile | BufferedReader]:
     return gzip.open(file) if path.suffix == ".gz" else nullcontext(file)
 
 

@@ -22,6 +22,7 @@ from accord.core.config import keys
 from accord.core.errors import AccordError
 from accord.core.files import locked, read_json, write_atomic, write_json
 from accord.core.reading import read_text
+from accord.core.text import cell
 from accord.core.yamls import to_yaml, yaml_of
 from accord.record.folders import TrialFolder, damaged, mapping
 from accord.record.rows import COLUMNS, Row, rows_of
@@ -228,7 +229,7 @@ def _csv(rows: Sequence[Row], columns: Sequence[str]) -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, [*columns, *dict.fromkeys(extra)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: cell(value) for key, value in row.items()} for row in rows)
     return text.getvalue().encode()
 
 

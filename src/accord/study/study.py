@@ -27,6 +27,7 @@ from accord.study.settings import (
     RoundsConfig,
     Setup,
     cells,
+    refuse_large,
     resolved_sections,
     result_axes,
     section_of,
@@ -162,6 +163,11 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     sections = {key: section_of(raw, key) for key in keys(Setup) if raw.get(key) is not None}
     setups = tuple(cells(sections))
     elsewhere = any(setup.partition.elsewhere for setup in setups)
+    entries = raw.get("recipes")
+    refuse_large(
+        len(setups) * len(options.seeds) * (len(entries) if isinstance(entries, list) else 1),
+        "trials",
+    )
     recipes = _recipes(raw.get("recipes"), options.references and not elsewhere, folder)
     if elsewhere:
         _refuse_pooled(recipes)
