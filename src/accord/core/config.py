@@ -128,6 +128,8 @@ def _plain_words(item: Any) -> str:
         return "expected a number"
     if item["type"] in ("int_parsing", "int_type"):
         return "expected a whole number"
+    if item["type"] == "string_too_short":
+        return "expected a text that is not empty"
     if item["type"] in ("bool_type", "bool_parsing"):
         return "expected true or false"
     if item["type"] in ("model_type", "dict_type"):

@@ -126,6 +126,7 @@ AT_CLIENT: dict[str, tuple[str, Check]] = {
         for key in ("train_accuracy", "test_accuracy", "neighbours")
     },
 }
+IN_EVENTS = ("client", "train_accuracy", "test_accuracy")
 EVENT: dict[str, tuple[str, Check]] = {
     "client": ("text", text),
     "epoch": ("a whole number, 0 or more", count),
@@ -145,14 +146,14 @@ def check_measures(checkpoints: list[Any]) -> None:
         where = f"checkpoints[{place}]"
         if not mapping(checkpoint):
             raise ValueError(f"{where}: expected a mapping, found {_shown(checkpoint)}")
-        _check(checkpoint, CHECKPOINT, f"{where}.", ("round", "epoch", "fusions"))
+        _check(checkpoint, CHECKPOINT, f"{where}.", tuple(CHECKPOINT))
         for name, found in checkpoint["fusions"].items():
             inside = f"{where}.fusions.{name}."
             _check(found, FUSION, inside, ("accuracy",))
             for site, figures in found.get("sites", {}).items():
-                _check(figures, AT_SITE, f"{inside}sites.{site}.")
+                _check(figures, AT_SITE, f"{inside}sites.{site}.", ("accuracy", "took_part"))
         for number_of, client in enumerate(checkpoint.get("clients", ())):
-            _check(client, AT_CLIENT, f"{where}.clients[{number_of}].", ("client",))
+            _check(client, AT_CLIENT, f"{where}.clients[{number_of}].", IN_EVENTS)
 
 
 def check_event(event: Any) -> None:

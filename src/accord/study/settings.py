@@ -135,7 +135,7 @@ def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
     axes = grid_axes(sections)
     refuse_large(math.prod(len(values) for values in axes.values()), "cells in its grid")
     for name, values in axes.items():
-        if not values or len({repr(value) for value in values}) < len(values):
+        if not values or len({_distinct(value) for value in values}) < len(values):
             raise AccordError(f"{name!r}: a grid axis needs different values; found {values!r}.")
     for cell in itertools.product(*axes.values()):
         chosen = dict(zip(axes, cell, strict=True))
@@ -144,6 +144,12 @@ def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
             for section, values in sections.items()
         }
         yield parse(Setup, filled, "")
+
+
+def _distinct(value: Any) -> Any:
+    """A key that is the same for equal values: 1 and 1.0 make the same trial."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if number else repr(value)
 
 
 def refuse_large(count: int, what: str) -> None:

@@ -173,6 +173,7 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
         _refuse_pooled(recipes)
         _refuse_shift(setups)
     fusions = _fusions(raw.get("fusions"))
+    _refuse_idle_fusions(fusions, recipes)
     for recipe in recipes:
         _refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
         for setup in setups:
@@ -248,6 +249,19 @@ def _fusions(entries: Any) -> tuple[NamedFusion, ...]:
     if not isinstance(entries, list):
         entries = [entries]
     return tuple(NamedFusion.read(entry, "fusions") for entry in entries)
+
+
+def _refuse_idle_fusions(fusions: Sequence[NamedFusion], recipes: Sequence[Recipe]) -> None:
+    """Refuses a fusion that is listed twice, or that can use the uploads of no recipe."""
+    for place, fusion in enumerate(fusions):
+        if fusion in fusions[:place]:
+            raise AccordError(f"'fusions': {fusion.label!r} is listed twice. Remove one of them.")
+        if not any(recipe.takes(fusion) for recipe in recipes):
+            names = ", ".join(recipe.name for recipe in recipes)
+            raise AccordError(
+                f"'fusions': {fusion.label!r} fuses {fusion.rule.of}, but it can use the uploads "
+                f"of no recipe of this study ({names}). Remove it, or add a recipe that it fits."
+            )
 
 
 def _refuse_same_labels(fusions: Sequence[NamedFusion], recipe: str) -> None:
