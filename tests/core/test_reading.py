@@ -97,7 +97,7 @@ def test_only_plain_files_of_limited_size_are_read(tmp_path: Path) -> None:
 def test_numbers_are_not_made_from_other_kinds() -> None:
     wrong: list[tuple[type[Config], dict[str, Any]]] = [
         *((Budget, {"epochs": value}) for value in (True, "5", "1:30", "1_000", 2.0, None, [1])),
-        *((Budget, {"lr": value}) for value in (True, "0.1", float("nan"), float("inf"), {})),
+        *((Budget, {"lr": value}) for value in (True, "0.1", float("nan"), float("inf"), [1])),
         *((Budget, {"checkpoints": value}) for value in (True, [True], ["1"], [1.0])),
         *((DataConfig, {"image": value}) for value in (True, {"channels": True}, {"channels": 2})),
         *((Options, {"name": "a", "seeds": value}) for value in (True, [True], ["0"], [1.5], 3)),

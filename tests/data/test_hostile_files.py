@@ -142,11 +142,11 @@ def test_pictures_are_refused_by_their_header() -> None:
         out = io.BytesIO()
         Image.new("RGB", (9, 9), (1, 2, 3)).save(out, kind)
         for _ in range(60):
-            content = bytearray(out.getvalue())
+            changed = bytearray(out.getvalue())
             for _ in range(draws.randrange(1, 4)):
-                content[draws.randrange(len(content))] = draws.randrange(256)
-            cut = bytes(content[: draws.randrange(1, len(content))])
-            for one in (bytes(content), cut):
+                changed[draws.randrange(len(changed))] = draws.randrange(256)
+            cut = bytes(changed[: draws.randrange(1, len(changed))])
+            for one in (bytes(changed), cut):
                 with contextlib.suppress(AccordError):
                     decode(one, "odd")
 

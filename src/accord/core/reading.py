@@ -75,9 +75,10 @@ def read_plain(path: Path, most: int | None = None) -> bytes:
                 "damaged, or another kind of file."
             )
         try:
-            return file.read(limit + 1)[:limit] if size == 0 else file.read()
-        except OSError as error:
-            raise AccordError(f"{path} cannot be read: {error.strerror or error}.") from None
+            return file.read()
+        except (OSError, MemoryError) as error:
+            why = getattr(error, "strerror", None) or "it does not fit into memory"
+            raise AccordError(f"{path} cannot be read: {why}.") from None
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> str:

@@ -126,6 +126,7 @@ AT_CLIENT: dict[str, tuple[str, Check]] = {
         for key in ("train_accuracy", "test_accuracy", "neighbours")
     },
 }
+NEEDED = tuple(key for key in CHECKPOINT if key != "clients")
 IN_EVENTS = ("client", "train_accuracy", "test_accuracy")
 EVENT: dict[str, tuple[str, Check]] = {
     "client": ("text", text),
@@ -146,7 +147,7 @@ def check_measures(checkpoints: list[Any]) -> None:
         where = f"checkpoints[{place}]"
         if not mapping(checkpoint):
             raise ValueError(f"{where}: expected a mapping, found {_shown(checkpoint)}")
-        _check(checkpoint, CHECKPOINT, f"{where}.", tuple(CHECKPOINT))
+        _check(checkpoint, CHECKPOINT, f"{where}.", NEEDED)
         for name, found in checkpoint["fusions"].items():
             inside = f"{where}.fusions.{name}."
             _check(found, FUSION, inside, ("accuracy",))
