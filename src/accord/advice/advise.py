@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from accord.advice.layouts import ENLARGED, LARGEST, SMALLEST
 from accord.advice.remarks import warnings as warnings_about
 from accord.advice.rule import Pick
 from accord.advice.written import evidence_of, study_of, text_of, write
-from accord.core.text import printable
+from accord.core.text import json_text, printable
 from accord.report.tables import plain_table
 
 Spec = dict[str, Any]
@@ -98,7 +97,7 @@ class Advice:
             "warnings": self.warnings,
             "study": self.study,
         }
-        return json.dumps(content, indent=1, ensure_ascii=False)
+        return json_text(content)
 
 
 def advise_on(source: Source, limits: Limits, data_root: Path | None, tell: Tell) -> Advice:

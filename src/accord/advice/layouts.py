@@ -11,6 +11,7 @@ from typing import Any
 from accord.core.errors import AccordError
 from accord.data.decode import SUFFIXES, size_of
 from accord.data.folders import subfolders
+from accord.data.listing import entries, files_below
 from accord.data.site_folders import PARTS
 
 Spec = dict[str, Any]
@@ -113,7 +114,7 @@ def _class_folders(site: Path) -> list[Path]:
 
 
 def _only_folders(site: Path) -> bool:
-    return bool(subfolders(site)) and not any(_is_picture(file) for file in site.iterdir())
+    return bool(subfolders(site)) and not any(_is_picture(site / name) for name in entries(site))
 
 
 def _sites_of_files(path: Path, name: str) -> bool:
@@ -130,7 +131,7 @@ def _holds_images(folder: Path) -> bool:
 
 
 def _pictures(path: Path) -> Iterator[Path]:
-    return (file for file in path.rglob("*") if _is_picture(file))
+    return (file for file in files_below(path) if _is_picture(file))
 
 
 def _is_picture(file: Path) -> bool:

@@ -12,10 +12,12 @@ from accord.advice.facts import Facts
 from accord.advice.gather import SEEDS, Gathered
 from accord.advice.rule import Pick
 from accord.advice.rules import FOR_GPU
+from accord.core.errors import AccordError
 from accord.core.files import write_atomic
+from accord.core.reading import read_text
 from accord.core.targets import refuse_file
 from accord.core.text import one_line
-from accord.core.yamls import to_yaml
+from accord.core.yamls import MOST_YAML, to_yaml
 
 Spec = dict[str, Any]
 MARK = "# Written by accord advise, checksum "
@@ -139,8 +141,8 @@ def refuse_to_replace(path: Path) -> None:
 
 def _unchanged(path: Path) -> bool:
     try:
-        first, _, body = path.read_text(encoding="utf-8").partition("\n")
-    except UnicodeDecodeError:
+        first, _, body = read_text(path, MOST_YAML).partition("\n")
+    except AccordError:
         return False
     return first == f"{MARK}{_checksum(body)}"
 

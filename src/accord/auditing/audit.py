@@ -18,7 +18,8 @@ from accord.auditing.sign import CLEAR, FEWEST, Sign
 from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
-from accord.data.allocation import Allocation, AllocationFile, open_allocation
+from accord.data.allocation import Allocation, open_allocation
+from accord.data.allocation_file import AllocationFile
 from accord.data.imageset import ImageSet
 from accord.data.schemes import make_scheme
 from accord.data.settings import DataConfig, ShiftConfig

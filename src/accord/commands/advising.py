@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.commands.options import DataRoot, Workers
-from accord.report.terminal import show
+from accord.report.terminal import say, show
 
 
 def advise(
@@ -53,7 +53,7 @@ def advise(
     if table:
         from accord.advice.table import markdown
 
-        print(markdown())
+        say(markdown())
         return
     from accord.api import advise as make_advice
 
@@ -76,7 +76,7 @@ def advise(
         workers=workers,
     )
     if json:
-        print(found.to_json())
+        say(found.to_json())
         return
     root = f" --data-root {data_root}" if data_root else ""
     show(*found.lines(), "", f"study: {out}", f"next: accord run {out}{root}")

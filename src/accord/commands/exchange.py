@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.commands.options import DataRoot, Overrides, Quiet, Workers
-from accord.report.terminal import tell
+from accord.report.terminal import say, tell
 
 BriefingFile = Annotated[Path, typer.Argument(metavar="BRIEFING", help="the server's briefing")]
 
@@ -44,7 +44,7 @@ def brief(
     )
     from accord.report.exchange import written_lines
 
-    print("\n".join(written_lines(found)))
+    say("\n".join(written_lines(found)))
 
 
 def answer(
@@ -69,7 +69,7 @@ def answer(
     told = (lambda _: None) if quiet else tell
     upload = answer_briefing(briefing, images, name, told, keep=keep, device=device)
     size = upload.save(out)
-    print(f"{out}: {upload.header.samples} images of {name}, {size / 1e6:.1f} MB")
+    say(f"{out}: {upload.header.samples} images of {name}, {size / 1e6:.1f} MB")
 
 
 def show(
@@ -80,6 +80,6 @@ def show(
     from accord.report.message import described, described_json
 
     if json:
-        print(described_json(file))
+        say(described_json(file))
     else:
-        print("\n".join(described(file)))
+        say("\n".join(described(file)))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from accord.commands.options import DataRoot, Out, Overrides, Quiet
-from accord.report.terminal import show_results, tell
+from accord.report.terminal import say, show_results, tell
 
 flower = typer.Typer(
     name="flower", no_args_is_help=True, help="Run a study over Flower, on many machines."
@@ -38,8 +38,8 @@ def app(
     require_flower()
     checked = load_study(study, overrides or [])
     write_app(folder, checked, _values(min_clients, deadline, wait))
-    print(f"{folder}: the study {checked.name} as a Flower app")
-    print(f"Run it on a SuperLink with: flwr run {folder} NAME-OF-THE-CONNECTION --stream")
+    say(f"{folder}: the study {checked.name} as a Flower app")
+    say(f"Run it on a SuperLink with: flwr run {folder} NAME-OF-THE-CONNECTION --stream")
 
 
 @flower.command()
@@ -90,9 +90,9 @@ def keys(
     from accord.flower.keys import make_keys
 
     make_keys(folder, host, client, days)
-    print(f"{folder / 'server'}: certificates and public keys, for the machine of the SuperLink")
+    say(f"{folder / 'server'}: certificates and public keys, for the machine of the SuperLink")
     for name in client:
-        print(f"{folder / name}: for the machine of {name} only; send it on a safe way")
+        say(f"{folder / name}: for the machine of {name} only; send it on a safe way")
 
 
 def _values(min_clients: int, deadline: float, wait: float) -> dict[str, Any]:

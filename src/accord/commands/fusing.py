@@ -9,7 +9,7 @@ import typer
 
 from accord.commands.options import DataRoot, Quiet, SomeTrials, Workers
 from accord.core.errors import AccordError
-from accord.report.terminal import show_results, tell
+from accord.report.terminal import say, show_results, tell
 
 OF_RUNS, OF_FILES = "a run directory", "a briefing and uploads"
 
@@ -79,7 +79,7 @@ def fuse(
         clients=clients,
         tell=(lambda _: None) if quiet else tell,
     )
-    print("\n".join(fused_lines(found, save)))
+    say("\n".join(fused_lines(found, save)))
 
 
 def _fuse_run(
@@ -99,7 +99,7 @@ def _fuse_run(
 
         warn(results.path, tell, options["trial"])
     if save is not None:
-        print(f"model: {save}")
+        say(f"model: {save}")
 
 
 def _refuse_no_briefing(source: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from accord.commands.options import ModelFolder
+from accord.report.terminal import say, say_json, tell
 
 
 def predict(
@@ -27,11 +26,11 @@ def predict(
     unreadable: list[str] = []
     found = predict_files(Predictor.load(model), images, unreadable.append)
     if json:
-        print(dumps([one.to_json() for one in found], indent=1, ensure_ascii=False))
+        say_json([one.to_json() for one in found])
     else:
-        print("\n".join(prediction_lines(found)))
+        say("\n".join(prediction_lines(found)))
     for line in unreadable:
-        print(f"accord: {line}", file=sys.stderr)
+        tell(f"accord: {line}")
     if unreadable:
         raise typer.Exit(1 if found else 2)
 
@@ -45,4 +44,4 @@ def export(
     from accord.model.predictor import Predictor
 
     difference = export_onnx(Predictor.load(model), onnx)
-    print(f"{onnx}: gives the same outputs as the model (largest difference {difference:.1e})")
+    say(f"{onnx}: gives the same outputs as the model (largest difference {difference:.1e})")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from accord.commands.options import DataRoot
-from accord.report.terminal import show, tell
+from accord.report.terminal import say_json, show, tell
 
 
 def recipes(name: Annotated[str | None, typer.Argument()] = None) -> None:
@@ -41,7 +40,7 @@ def data(
         fetch(download, data_root or Path("data"), tell)
     entries = inventory(data_root)
     if json:
-        print(dumps([asdict(entry) for entry in entries], indent=1))
+        say_json([asdict(entry) for entry in entries])
     else:
         show(show_datasets(entries))
 

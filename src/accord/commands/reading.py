@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accord.commands.options import RunFolder, RunFolders, SomeTrials
 from accord.core.errors import AccordError
-from accord.report.terminal import show, show_results, width
+from accord.report.terminal import say, say_json, show, show_results, width
 
 if TYPE_CHECKING:
     from accord.report.results import Results
@@ -32,7 +31,7 @@ def results(
     if sites:
         _show_sites(found, json)
     elif json:
-        print(found.to_json())
+        say(found.to_json())
     elif rounds:
         from accord.report.rounds import show_rounds
 
@@ -46,7 +45,7 @@ def _show_sites(found: Results, as_json: bool) -> None:
 
     tables = show_sites(found.sites(), str(found.path), width())
     if as_json:
-        print(found.sites_to_json())
+        say(found.sites_to_json())
     else:
         show(*tables)
 
@@ -66,7 +65,7 @@ def dials(
 
     found = load(run_dir)
     if json:
-        print(dumps([e for e in found.events() if trial is None or trial in e["trial"]], indent=1))
+        say_json([e for e in found.events() if trial is None or trial in e["trial"]])
     else:
         show(*show_dials(found.record, keys or (), trial, width()))
 
@@ -85,7 +84,7 @@ def diagnose(
     runs = only_trials(read_evidence(run_dirs), trial)
     findings = findings_of(runs)
     if json:
-        print(to_json(runs, findings))
+        say(to_json(runs, findings))
     else:
         show(*show_findings(runs, findings, width()))
 
@@ -132,7 +131,7 @@ def compare(
     pairs = in_order(paired(lines_of(read.measured, goals), Baseline.parse(baseline)))
     if json:
         content = compare_content(pairs, goals, baseline, read.unfinished)
-        print(dumps(content, indent=1, ensure_ascii=False))
+        say_json(content)
     else:
         show(compare_table(pairs, goals, baseline, read.unfinished, width()))
 

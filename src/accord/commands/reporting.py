@@ -9,7 +9,7 @@ import typer
 
 from accord.commands.options import SomeTrials
 from accord.core.errors import AccordError
-from accord.report.terminal import tell
+from accord.report.terminal import say, tell
 
 if TYPE_CHECKING:
     from accord.page.write import Form
@@ -45,8 +45,8 @@ def report(
         raise AccordError("--markdown and --latex are different forms. Use one of them.")
     form: Form = "markdown" if markdown else "latex" if latex else "html"
     if out is None and form != "html":
-        print(make_report(run_dirs, form, trial=trial, baseline=baseline), end="")
+        say(make_report(run_dirs, form, trial=trial, baseline=baseline), end="")
         return
     path = out or default_path(run_dirs)
     write_report(run_dirs, path, form, trial=trial, baseline=baseline, tell=tell)
-    print(f"report: {path}")
+    say(f"report: {path}")

@@ -11,6 +11,7 @@ from accord.core.config import Config
 from accord.core.schedules import falling
 
 MOST_ROUNDS = 10_000  # of a method; more would only be a slip of the pen
+MOST_BATCH = 1_000_000  # images of a step, for the same reason
 MOST_EPOCHS = 1_000_000  # of local training, for the same reason
 
 
@@ -18,7 +19,9 @@ class Budget(Config):
     """How long and how a client trains. All defaults except `epochs` are those of FAFI."""
 
     epochs: int = Field(10, ge=1, le=MOST_EPOCHS)
-    batch: int = Field(128, ge=1, description="number of images per step, before views are made")
+    batch: int = Field(
+        128, ge=1, le=MOST_BATCH, description="number of images per step, before views are made"
+    )
     lr: float = Field(0.05, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.0, ge=0)

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from accord.core.errors import AccordError
 from accord.core.partials import partial_file
+from accord.core.reading import json_of, read_text
 from accord.core.targets import found_at
 
 _written: ContextVar[list[Path] | None] = ContextVar("_written", default=None)
@@ -103,9 +104,10 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """The JSON at `path`. A damaged file raises an AccordError that names the file."""
+    text = read_text(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return json_of(text)
+    except ValueError as error:
         raise AccordError(
             f"{path} is damaged: expected JSON, found {error}. Restore it, or delete its folder "
             "and run the study again."

@@ -10,6 +10,9 @@ import re
 import struct
 from pathlib import Path
 
+from accord.core.errors import AccordError
+from accord.core.reading import open_plain
+
 LOCKS = Path("/proc/locks")  # all file locks that this Linux machine knows
 FLOCK = re.compile(r"^\d+: FLOCK .* (\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE)
 
@@ -22,7 +25,7 @@ def is_locked(path: Path) -> bool:
     """
     try:
         return _in_table(path) or _answered_by_system(path)
-    except OSError:
+    except (AccordError, OSError):
         return False
 
 
@@ -62,6 +65,6 @@ def _answered_by_system(path: Path) -> bool:
     else:
         shape, place = "hhqqi", 0
         asked = struct.pack(shape, fcntl.F_WRLCK, os.SEEK_SET, *start_length, 0)
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
     return bool(struct.unpack(shape, answer)[place] != fcntl.F_UNLCK)

@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.attacks.settings import NO_ATTACK, AttackConfig
-from accord.core.config import Config
 from accord.core.errors import AccordError
-from accord.core.files import read_json, write_json
+from accord.core.files import write_json
 from accord.core.names import shown
 from accord.data import partition as partitions
+from accord.data.allocation_file import AllocationFile
 from accord.data.datasets import open_cached
 from accord.data.elsewhere import no_images
 from accord.data.hostile import announced, hostile_clients
 from accord.data.images import Dataset, Images, Indices, Labels
 from accord.data.imageset import ImageSet
 from accord.data.partition import Partition, make_partition
-from accord.data.schemes import Partitioned, Scheme
+from accord.data.schemes import Scheme
 from accord.data.schemes.sites import Sites
 from accord.data.settings import ELSEWHERE, NO_SHIFT, DataConfig, ShiftConfig
 from accord.data.shifted import known_labels, seen
@@ -36,18 +36,6 @@ from accord.data.splitting import split_of
 from accord.data.taking_part import hold_out, pool, without
 
 PartName = Literal["test", "validation", "public", "own"]
-
-
-class AllocationFile(Config):
-    """The content of an allocation's JSON file."""
-
-    folder: str  # the folder of the decoded dataset in the cache
-    data: DataConfig
-    scheme: Partitioned
-    seed: int
-    shift: ShiftConfig
-    attack: AttackConfig = NO_ATTACK
-    partition: str  # the name of the partition's file in the same folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,11 +281,14 @@ def _refuse_unmeasured(made: Allocation) -> None:
 
 def open_allocation(path: Path) -> Allocation:
     """The allocation that `save` wrote, for a worker process."""
-    content = AllocationFile.model_validate(read_json(path))
+    content = AllocationFile.read(path)
     here = content.data.name != ELSEWHERE
     dataset = open_cached(Path(content.folder)) if here else no_images(content.data)
     partition = partitions.load(path.with_name(content.partition))
-    chosen = split_of(dataset, content.data, content.scheme, content.seed)
+    made_from = (dataset, content.data, content.scheme, content.seed)
+    if allocation_key(*made_from, content.shift, content.attack) != path.stem:
+        raise AccordError(f"{path} is damaged: its name stands for other settings. Delete it.")
+    chosen = split_of(*made_from)
     return Allocation(
         dataset,
         content.data,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.core.errors import AccordError
+from accord.core.reading import read_plain
 from accord.data.formats import damaged
 from accord.data.images import Bytes, Labels
 from accord.data.raw import Part, Raw, Request, Source, as_labels, check_labels
@@ -31,8 +32,10 @@ _MALFORMED = (
     AttributeError,
     OverflowError,
     MemoryError,
+    RecursionError,
 )
 
+MOST_BATCH, MOST_ARCHIVE = 2**28, 2**30  # bytes; the largest real ones are 155 and 187 million
 _CIFAR10 = (tuple(f"data_batch_{i}" for i in range(1, 6)), ("test_batch",))
 _CIFAR100 = (("train",), ("test",))
 
@@ -78,7 +81,7 @@ def _reader(
 
 
 def _load_files(place: Path, names: Sequence[str]) -> Batches:
-    return {name: (place / name, (place / name).read_bytes()) for name in names}
+    return {name: (place / name, read_plain(place / name, MOST_BATCH)) for name in names}
 
 
 def _load_members(archive: Path, names: Sequence[str]) -> Batches:
@@ -86,12 +89,16 @@ def _load_members(archive: Path, names: Sequence[str]) -> Batches:
     found: Batches = {}
     try:
         with tarfile.open(archive, "r:gz") as tar:
+            total = 0
             for member in tar:
+                total += member.size
+                if member.size > MOST_BATCH or total > MOST_ARCHIVE:
+                    raise damaged(archive, f"{member.name!r} unpacks to more than is expected")
                 name = member.name.rpartition("/")[2]
                 file = tar.extractfile(member) if name in names and member.isfile() else None
                 if file is not None:
                     found[name] = (archive / member.name, file.read())
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         raise damaged(archive, error) from None
     missing = [name for name in names if name not in found]
     if missing:

@@ -1,7 +1,8 @@
 """A cache of decoded datasets on disk: images are decoded once, and workers share the memory.
 
-An entry is a folder of .npy files and a meta.json with their shapes and checksums. Its name is a
-hash of the source's content, so that an old entry is never used for a changed source.
+An entry is a folder of .npy files and a meta.json with their shapes and checksums, and with a
+checksum of its own. Its name is a hash of the source's content, so that an old entry is never used
+for a changed source.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from accord.core.errors import AccordError
+from accord.core.reading import json_of, open_plain, read_text, refuse_special
 from accord.data.images import Dataset, Images
 from accord.data.raw import Source, Tell
 
-FORMAT = 3  # increase it when decoding, conversion or the layout of an entry changes
+FORMAT = 4  # increase it when decoding, conversion or the layout of an entry changes
 
 
 def cache_root() -> Path:
@@ -36,19 +38,14 @@ def cache_root() -> Path:
 
 
 def key_of(source: Source, *parts: object) -> str:
-    """A hash over the source's file names and bytes, and over `parts`."""
-    digest = hashlib.sha256(repr((FORMAT, source.salt, parts)).encode())
+    """A hash over the source's file names and bytes, its folders, and over `parts`."""
+    folders = [path.relative_to(source.where).as_posix() for path in source.folders()]
+    digest = hashlib.sha256(repr((FORMAT, source.salt, parts, folders)).encode())
     files = source.files()
     for path in files:
         # A single file may be renamed. With several files, the names define parts and classes.
         name = path.relative_to(source.where).as_posix() if len(files) > 1 else ""
-        try:
-            content = _sha256(path)
-        except OSError as error:
-            raise AccordError(
-                f"{path}: the file cannot be read ({error}). Make it readable."
-            ) from error
-        digest.update(f"\n{name}\n{content}".encode())
+        digest.update(f"\n{name}\n{_sha256(path)}".encode())
     return digest.hexdigest()[:32]
 
 
@@ -125,7 +122,8 @@ def write(dataset: Dataset, folder: Path) -> None:
             if part is not None
         },
     }
-    (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), "utf-8")
+    text = json.dumps({**meta, "seal": _seal(meta)}, indent=1, ensure_ascii=False)
+    (folder / "meta.json").write_text(text, "utf-8")
 
 
 def _write_part(part: Images, name: str, folder: Path) -> dict[str, Any]:
@@ -148,7 +146,7 @@ def _write_part(part: Images, name: str, folder: Path) -> dict[str, Any]:
 def read(folder: Path) -> Dataset:
     """An entry as a Dataset with memory-mapped images. Shapes are checked, checksums are not."""
     try:
-        meta = json.loads((folder / "meta.json").read_text("utf-8"))
+        meta = _meta(folder)
         parts = {name: _read_part(part, name, folder) for name, part in meta["parts"].items()}
         return Dataset(
             name=meta["name"],
@@ -161,7 +159,7 @@ def read(folder: Path) -> Dataset:
             folder=folder,
             remarks=tuple(meta["remarks"]),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (AccordError, *_ODD) as error:
         raise AccordError(
             f"{folder}: expected decoded images; they are missing or damaged ({error}). Delete the "
             "folder; the next run makes it again."
@@ -170,6 +168,7 @@ def read(folder: Path) -> Dataset:
 
 def _read_part(meta: dict[str, Any], name: str, folder: Path) -> Images:
     def load(file: str, mode: Any = None) -> NDArray[Any]:
+        refuse_special(folder / file)
         array: NDArray[Any] = np.load(folder / file, mmap_mode=mode, allow_pickle=False)
         if list(array.shape) != meta["files"][file]["shape"]:
             raise ValueError(f"{file} has shape {array.shape}")
@@ -185,7 +184,7 @@ def _read_part(meta: dict[str, Any], name: str, folder: Path) -> Images:
 def _damage(entry: Path) -> str | None:
     """The damage of an entry, or None if every file still has the checksum of its meta.json."""
     try:
-        meta = json.loads((entry / "meta.json").read_text("utf-8"))
+        meta = _meta(entry)
         files: Iterable[tuple[str, dict[str, str]]] = [
             item for part in meta["parts"].values() for item in part["files"].items()
         ]
@@ -194,13 +193,29 @@ def _damage(entry: Path) -> str | None:
                 return f"{name} has changed"
     except FileNotFoundError as error:
         return f"{Path(str(error.filename)).name} is missing"
-    except OSError as error:
+    except (AccordError, OSError) as error:
         return str(error)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return "meta.json cannot be read"
+    except _ODD:
+        return "meta.json cannot be read, or was changed"
     return None
 
 
+_ODD = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError)
+
+
+def _meta(entry: Path) -> dict[str, Any]:
+    """The content of meta.json. Raises ValueError if a value was changed."""
+    meta = json_of(read_text(entry / "meta.json"))
+    if not isinstance(meta, dict) or meta.pop("seal", None) != _seal(meta):
+        raise ValueError("meta.json does not fit its checksum")
+    return meta
+
+
+def _seal(meta: dict[str, Any]) -> str:
+    """A checksum of everything in meta.json: constants, classes, and the checksums of all files."""
+    return hashlib.sha256(json.dumps(meta, ensure_ascii=False).encode()).hexdigest()
+
+
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,6 +10,7 @@ from PIL import Image
 from accord.core.errors import AccordError
 from accord.data.images import Bytes
 from accord.data.raw import Part, Raw
+from accord.data.room import refuse_without_room
 
 
 def convert(raw: Raw, size: int | None, channels: int | None) -> tuple[Raw, tuple[str, ...]]:
@@ -59,7 +60,9 @@ def _to_shape(part: Part, size: int | None, channels: int) -> Part:
 
 
 def _resize(images: Bytes, size: int) -> Bytes:
-    out = np.empty((len(images), size, size, images.shape[-1]), np.uint8)
+    shape = (len(images), size, size, images.shape[-1])
+    refuse_without_room(shape, 1, "the converted images")
+    out = np.empty(shape, np.uint8)
     for row, image in enumerate(images):
         pixels = image[..., 0] if image.shape[-1] == 1 else image
         out[row] = np.asarray(resized(Image.fromarray(pixels), size)).reshape(out.shape[1:])

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from accord.core.errors import AccordError
+from accord.core.reading import open_plain
 from accord.data.convert import resized
 from accord.data.images import Bytes
 from accord.data.raw import Progress, Request
+from accord.data.room import refuse_without_room
 
 # The usual formats of photographs and scans. Other formats of Pillow can start programs or are
 # vector graphics.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm")
 
+MOST_PIXELS = 100_000_000  # of one image; the cameras of today make about 60 million
+MOST_FILE = 2**30  # bytes of one image file
 PEAK = (-1, -1)  # the key of a 16-bit image's brightest value; no file can hold such a key
 
 # The errors that Pillow raises for damaged bytes, depending on the format.
@@ -32,6 +39,13 @@ _DAMAGE = (
     struct.error,
     zlib.error,
     Image.DecompressionBombError,
+    MemoryError,
+    OverflowError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    RecursionError,
 )
 
 
@@ -55,6 +69,7 @@ def decode_all(
         peak = max(peak, picture.info.get(PEAK, -1))
         pixels = _pixels(picture, request.size)
         if images is None:
+            refuse_without_room((count, *pixels.shape), 1, f"{request.name} {what}")
             images = np.empty((count, *pixels.shape), np.uint8)
             found, first = height_width, where
         if height_width != found:
@@ -62,6 +77,7 @@ def decode_all(
             if request.size is None:
                 raise _sizes_differ(first, found, where, height_width)
         if pixels.shape[-1] > images.shape[-1]:
+            refuse_without_room((*images.shape[:-1], 3), 1, f"{request.name} {what}")
             images = np.repeat(images, 3, axis=-1)
         images[row] = pixels  # a grey image fills all three channels
         progress.step()
@@ -87,9 +103,11 @@ def decode(data: bytes, where: str) -> Image.Image:
     colour. An animation gives its first frame.
     """
     try:
-        picture = Image.open(io.BytesIO(data), formats=_FORMATS)
-        picture.load()
-        return _eight_bit(ImageOps.exif_transpose(picture), where)
+        picture = _opened(io.BytesIO(data))
+        _refuse_huge(picture, where)
+        with _silent():
+            picture.load()
+            return _eight_bit(ImageOps.exif_transpose(picture), where)
     except _DAMAGE as error:
         raise AccordError(
             f"{where}: expected an image ({', '.join(_FORMATS)}); it could not be decoded "
@@ -100,10 +118,33 @@ def decode(data: bytes, where: str) -> Image.Image:
 def size_of(path: Path) -> tuple[int, int] | None:
     """(height, width) of an image file from its header alone; None if it cannot be decoded."""
     try:
-        with Image.open(path, formats=_FORMATS) as picture:
+        with open_plain(path) as file, _opened(file) as picture:
             return picture.height, picture.width
-    except _DAMAGE:
+    except (AccordError, *_DAMAGE):
         return None
+
+
+def _opened(file: IO[bytes]) -> Image.Image:
+    """The image in a file. Only its header is read; the limit of Pillow is replaced by ours."""
+    with _silent():
+        return Image.open(file, formats=_FORMATS)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Hides warnings of Pillow about large images and odd metadata."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _refuse_huge(picture: Image.Image, where: str) -> None:
+    """Refuses an image with more pixels than a photograph has, before it is decoded."""
+    if picture.height * picture.width > MOST_PIXELS:
+        raise AccordError(
+            f"{where}: expected an image of at most {MOST_PIXELS // 10**6} megapixels; found "
+            f"{picture.height:,}×{picture.width:,}. Make it smaller, or remove it."
+        )
 
 
 def _eight_bit(picture: Image.Image, where: str) -> Image.Image:

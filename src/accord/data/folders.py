@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from accord.core.errors import AccordError
-from accord.data.decode import SUFFIXES, decode_all
+from accord.core.reading import read_plain, read_text
+from accord.data.decode import MOST_FILE, SUFFIXES, decode_all
 from accord.data.formats import damaged
+from accord.data.listing import entries, files_below, folders_in, usable
 from accord.data.raw import Part, Raw, Request, Source
 
 TEST_NAMES = ("test", "val", "valid", "validation")  # the first that exists is the test part
@@ -25,7 +27,13 @@ def find_folder(path: Path) -> Source | None:
     """The source of train/ and test/ with class folders in each, or of class folders as one set."""
     if not path.is_dir():
         return None
-    return Source("class folders", path, partial(_files, path), partial(_read, path))
+    return Source(
+        "class folders",
+        path,
+        partial(_files, path),
+        partial(_read, path),
+        folders=partial(_folders, path),
+    )
 
 
 def _parts(path: Path) -> tuple[Path, Path | None, list[str]]:
@@ -46,6 +54,12 @@ def _files(path: Path) -> list[Path]:
     train, test, _ = _parts(path)
     parts = [train] if test is None else [train, test]
     return [image for part in parts for folder in subfolders(part) for image in images_in(folder)]
+
+
+def _folders(path: Path) -> list[Path]:
+    """The class folders, also those without images."""
+    train, test, _ = _parts(path)
+    return [one for part in (train, test) if part is not None for one in subfolders(part)]
 
 
 def _read(path: Path, request: Request) -> Raw:
@@ -70,7 +84,7 @@ def _read(path: Path, request: Request) -> Raw:
 def _looks_like_sites(path: Path) -> tuple[str, ...]:
     """A remark about folders that look like those of sites, each with its own class folders."""
     first = subfolders(path)
-    if any(file.suffix.lower() in SUFFIXES for one in first for file in one.glob("*.*")):
+    if any(Path(name).suffix.lower() in SUFFIXES for one in first for name in entries(one)):
         return ()
     below = Counter(folder.name for one in first for folder in subfolders(one))
     repeated = [name for name, uses in below.items() if uses > 1]
@@ -102,7 +116,7 @@ def _rows(part: Path, classes: tuple[str, ...], request: Request) -> Rows:
         rows += [(image, classes.index(folder.name)) for image in images]
     if not rows:
         raise AccordError(f"{part}: expected a folder per class with images; found none.")
-    beside = sum(1 for file in part.iterdir() if file.is_file() and visible(file))
+    beside = sum((part / name).is_file() for name in entries(part))
     left_out = beside + sum(len(inside(folder)) for folder in subfolders(part)) - len(rows)
     if left_out:
         request.tell(f"{part}: {left_out} files that are not images of a class were left out")
@@ -110,28 +124,25 @@ def _rows(part: Path, classes: tuple[str, ...], request: Request) -> Rows:
 
 
 def decoded_part(rows: Rows, what: str, request: Request) -> Part:
-    encoded: Iterable[tuple[str, bytes]] = ((str(path), path.read_bytes()) for path, _ in rows)
+    encoded: Iterable[tuple[str, bytes]] = (
+        (str(path), read_plain(path, MOST_FILE)) for path, _ in rows
+    )
     images, found = decode_all(encoded, len(rows), what, request)
     return Part(images, np.array([label for _, label in rows], np.int64), found)
 
 
 def subfolders(path: Path) -> list[Path]:
-    folders = [entry for entry in path.iterdir() if entry.is_dir() and visible(entry)]
-    return sorted(folders, key=lambda folder: folder.name)
+    return folders_in(path)
 
 
 def images_in(folder: Path) -> list[Path]:
-    return sorted(file for file in inside(folder) if file.suffix.lower() in SUFFIXES)
+    found = sorted(file for file in inside(folder) if file.suffix.lower() in SUFFIXES)
+    return [usable(file) for file in found]
 
 
 def inside(folder: Path) -> list[Path]:
     """All files in and below a folder, except hidden files and files in hidden folders."""
-    found = (file for file in folder.rglob("*") if file.is_file())
-    return [f for f in found if not any(p.startswith(".") for p in f.relative_to(folder).parts)]
-
-
-def visible(path: Path) -> bool:
-    return not path.name.startswith(".")
+    return list(files_below(folder))
 
 
 def shortened(names: Sequence[str]) -> str:
@@ -173,7 +184,7 @@ def _annotated(val: Path, wnids: tuple[str, ...]) -> Rows:
     path = val / "val_annotations.txt"
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
     rows: Rows = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         name, wnid, *_ = [*line.split("\t"), ""]
         image = val / "images" / Path(name).name
         if wnid not in label_of or not image.is_file():
@@ -184,7 +195,7 @@ def _annotated(val: Path, wnids: tuple[str, ...]) -> Rows:
 
 def _words(path: Path, wnids: tuple[str, ...]) -> tuple[str, ...]:
     """The first English word of each class, with its wnid if two classes have the same word."""
-    lines = (line.partition("\t") for line in path.read_text("utf-8").splitlines())
+    lines = (line.partition("\t") for line in read_text(path).splitlines())
     words = {wnid: text.partition(",")[0].strip() for wnid, _, text in lines}
     missing = [wnid for wnid in wnids if not words.get(wnid)]
     if missing:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import importlib.metadata
+import math
 import struct
 import zlib
+from contextlib import AbstractContextManager, nullcontext
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.core.errors import AccordError
+from accord.core.reading import open_plain
+from accord.core.text import one_line
 from accord.data.images import Bytes
 from accord.data.raw import Part, Raw, Request, Source, as_images, as_labels, check_labels
+from accord.data.room import refuse_without_room
 
 
 def damaged(path: Path, error: BaseException | str) -> AccordError:
     """The error for a file that is incomplete or not of the expected kind."""
     return AccordError(
-        f"{path}: the file cannot be read ({error}). If it is another kind of file, change "
-        "`data.name`; if it is damaged, get it again."
+        f"{path}: the file cannot be read ({one_line(str(error))}). If it is another kind of file, "
+        "change `data.name`; if it is damaged, get it again."
     )
 
 
@@ -78,31 +84,30 @@ def _idx_part(images: Path, labels: Path, request: Request) -> Part:
     return Part(pixels, targets, found=(pixels.shape[1], pixels.shape[2]))
 
 
+def _unpacked(
+    file: BufferedReader, path: Path
+) -> AbstractContextManager[gzip.GzipFile | BufferedReader]:
+    return gzip.open(file) if path.suffix == ".gz" else nullcontext(file)
+
+
 def read_idx(path: Path) -> Bytes:
     """The values of an idx file of unsigned bytes: a magic number, the sizes, then the values."""
-    data = _content(path)
-    if len(data) < 4 or data[:3] != b"\0\0\x08":
-        raise damaged(path, "it does not start as an idx file of unsigned bytes")
-    dims = data[3]
-    start = 4 + 4 * dims
-    if len(data) < start:
-        raise damaged(path, "it ends inside its header")
-    shape = struct.unpack(f">{dims}I", data[4:start])
-    if len(data) - start != int(np.prod(shape, dtype=np.uint64)):
-        raise damaged(
-            path, f"its header promises shape {shape}, but {len(data) - start} bytes follow"
-        )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
-
-
-def _content(path: Path) -> bytes:
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as file:
-                return file.read()
-        return path.read_bytes()
+        with open_plain(path) as plain, _unpacked(plain, path) as file:
+            start = file.read(4)
+            if len(start) < 4 or start[:3] != b"\0\0\x08":
+                raise damaged(path, "it does not start as an idx file of unsigned bytes")
+            header = file.read(4 * start[3])
+            if len(header) < 4 * start[3] or start[3] > 4:
+                raise damaged(path, "it ends inside its header, or has more than 4 dimensions")
+            shape = struct.unpack(f">{start[3]}I", header)
+            refuse_without_room(shape, 1, path)
+            values = file.read(math.prod(shape) + 1)  # one more shows that the file is too long
     except (EOFError, OSError, zlib.error) as error:
         raise damaged(path, error) from None
+    if len(values) != math.prod(shape):
+        raise damaged(path, f"its header promises shape {shape}, but other bytes follow")
+    return np.frombuffer(values, np.uint8).reshape(shape)
 
 
 # .mat --------------------------------------------------------------------------------------------
@@ -121,10 +126,12 @@ def find_svhn(folder: Path) -> Source | None:
 
 
 def _mat_part(path: Path, request: Request) -> Part:
-    from scipy.io import loadmat  # slow to import, rarely needed
+    from scipy.io import loadmat, whosmat  # slow to import, rarely needed
     from scipy.io.matlab import MatReadError
 
     try:
+        for _, shape, _ in whosmat(path):  # from the headers alone
+            refuse_without_room(shape, 8, path)
         content = loadmat(path, variable_names=["X", "y"])
     except (
         MatReadError,

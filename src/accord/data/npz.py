@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from accord.core.errors import AccordError
 from accord.data.columns import as_text
 from accord.data.formats import array_part, damaged
+from accord.data.npz_members import check_members
 from accord.data.raw import Columns, Part, Raw, Request, Source
 
+MOST_CLASSES = 100_000
 Arrays = dict[str, NDArray[Any]]
 
 # The errors that a damaged archive raises. RuntimeError means an unknown compression or encryption.
@@ -27,7 +29,11 @@ _BROKEN = (
     KeyError,
     MemoryError,
     OSError,
+    NotImplementedError,
+    OverflowError,
+    RecursionError,
     RuntimeError,
+    TypeError,
     ValueError,
 )
 
@@ -105,6 +111,7 @@ def _load(path: Path) -> Arrays:
     if not zipfile.is_zipfile(path):
         raise damaged(path, "it is no .npz file, or its end is missing")
     try:
+        check_members(path)
         with np.load(path, allow_pickle=False) as file:
             return {name: _array(file, name, path) for name in file.files}
     except _BROKEN as error:
@@ -138,7 +145,14 @@ def _pair(arrays: Arrays, pairs: tuple[tuple[str, str], ...]) -> tuple[str, str]
 
 
 def _classes(arrays: Arrays) -> tuple[str, ...] | None:
-    return tuple(map(str, as_text(arrays["classes"]))) if "classes" in arrays else None
+    if "classes" not in arrays:
+        return None
+    if arrays["classes"].size > MOST_CLASSES:
+        raise AccordError(
+            f"`classes`: expected at most {MOST_CLASSES:,} names; found "
+            f"{arrays['classes'].size:,}. Correct the array."
+        )
+    return tuple(map(str, as_text(arrays["classes"])))
 
 
 def _split_columns(arrays: Arrays, lengths: dict[str, int], path: Path) -> dict[str, Columns]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,31 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from accord.core.errors import AccordError
+from accord.core.reading import json_of, refuse_special
 from accord.data.columns import as_text
 from accord.data.decode import decode_all
 from accord.data.formats import damaged
 from accord.data.images import Labels
 from accord.data.raw import Columns, Part, Raw, Request, as_labels, check_labels
+from accord.data.room import refuse_without_room
 
 _IMAGE_COLUMNS = ("image", "img")
 _LABEL_COLUMNS = ("label", "fine_label", "labels")
-_BROKEN = (pa.ArrowException, OSError, ValueError)
+MOST_ROWS = 50_000_000
+AT_ONCE = 64  # rows in memory at a time; a file can repeat one large image in every row
+_BROKEN = (
+    *(pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError),
+    *(OverflowError, MemoryError, RecursionError),
+)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Errors of pyarrow about a file, as one sentence."""
+    try:
+        yield
+    except _BROKEN as error:
+        raise damaged(path, error) from None
 
 
 def read(train: list[Path], test: list[Path], unused: list[Path], request: Request) -> Raw:
@@ -62,10 +78,13 @@ def _part(paths: list[Path], what: str, classes: tuple[str, ...] | None, request
 
 
 def _open(path: Path) -> Any:
-    try:
-        return pq.ParquetFile(path)
-    except _BROKEN as error:
-        raise damaged(path, error) from None
+    with _reading(path):
+        refuse_special(path)
+        file = pq.ParquetFile(path)
+        rows, names = file.metadata.num_rows, file.schema_arrow.names
+    if not 0 <= rows <= MOST_ROWS or len(set(names)) < len(names):
+        raise damaged(path, f"it has {rows:,} rows, or two columns with the same name")
+    return file
 
 
 def _column(path: Path, names: list[str], wanted: tuple[str, ...]) -> str:
@@ -84,18 +103,30 @@ def _small_columns(path: Path, classes: tuple[str, ...] | None) -> tuple[Labels,
     schema = file.schema_arrow
     label = _column(path, schema.names, _LABEL_COLUMNS)
     further = [f.name for f in schema if f.name != label and _is_small(f.type)]
-    try:
+    with _reading(path):
+        _refuse_large(file, [label, *further], path)
         table = file.read(columns=[label, *further])
-    except _BROKEN as error:
-        raise damaged(path, error) from None
+        table.validate(full=True)
     if table.num_rows == 0:
         raise AccordError(f"{path}: the file holds no images; expected at least one row.")
     if table[label].null_count:
         row = table[label].to_pylist().index(None)
         raise AccordError(f"{path}: row {row} has no label. Add the label or remove the row.")
-    labels = as_labels(table[label].to_numpy(), table.num_rows, path)
+    with _reading(path):
+        values = table[label].to_numpy()
+        columns = {name: _text(table[name]) for name in further}
+    labels = as_labels(values, table.num_rows, path)
     check_labels(labels, classes, path)
-    return labels, {name: _text(table[name]) for name in further}
+    return labels, columns
+
+
+def _refuse_large(file: Any, names: list[str], path: Path) -> None:
+    """Refuses columns that need too much memory, according to the header of the file."""
+    about = file.metadata
+    groups = [about.row_group(group) for group in range(about.num_row_groups)]
+    parts = [group.column(i) for group in groups for i in range(group.num_columns)]
+    used = [part for part in parts if part.path_in_schema.split(".")[0] in names]
+    refuse_without_room((sum(part.total_uncompressed_size for part in used),), 1, path)
 
 
 def _text(column: Any) -> NDArray[np.str_]:
@@ -115,12 +146,12 @@ def _is_small(kind: Any) -> bool:
 
 
 def _encoded(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The name of each image for error messages, and its bytes, with 512 rows in memory."""
+    """The name of each image for error messages, and its bytes, with a few rows in memory."""
     file = _open(path)
     name = _column(path, file.schema_arrow.names, _IMAGE_COLUMNS)
     row = 0
-    try:
-        for batch in file.iter_batches(batch_size=512, columns=[name]):
+    with _reading(path):
+        for batch in file.iter_batches(batch_size=AT_ONCE, columns=[name]):
             for value in batch.column(0).to_pylist():
                 data = value.get("bytes") if isinstance(value, dict) else value
                 if not isinstance(data, bytes):
@@ -130,21 +161,21 @@ def _encoded(path: Path) -> Iterator[tuple[str, bytes]]:
                     )
                 yield f"{path}: row {row}", data
                 row += 1
-    except _BROKEN as error:
-        raise damaged(path, error) from None
 
 
 def _class_names(path: Path) -> tuple[str, ...] | None:
     """The class names in the metadata `huggingface` or `classes`; None if there are none."""
     schema = _open(path).schema_arrow
     metadata = schema.metadata or {}
-    if b"classes" in metadata:
-        return tuple(name.strip() for name in metadata[b"classes"].decode("utf-8").split(","))
-    if b"huggingface" not in metadata:
-        return None
     try:
-        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        if b"classes" in metadata:
+            return tuple(name.strip() for name in metadata[b"classes"].decode("utf-8").split(","))
+        if b"huggingface" not in metadata:
+            return None
+        features = json_of(metadata[b"huggingface"])["info"]["features"]
         names = features[_column(path, schema.names, _LABEL_COLUMNS)].get("names")
+        if not isinstance(names, list | None):
+            raise TypeError(f"names: expected a list, found {names!r:.80}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise damaged(path, f"its `huggingface` metadata cannot be read: {error!r}") from None
+        raise damaged(path, f"its class names cannot be read: {error!r}") from None
     return None if names is None else tuple(map(str, names))

@@ -17,6 +17,7 @@ from safetensors.numpy import save as to_bytes
 from accord.core.errors import AccordError
 from accord.core.files import write_atomic
 from accord.core.randomness import numpy_generator
+from accord.core.reading import json_of
 from accord.data.images import Indices, Labels
 from accord.data.schemes import Pool, Scheme
 from accord.data.schemes.grouping import groups
@@ -233,8 +234,8 @@ def load(path: Path) -> Partition:
     try:
         with safe_open(path, framework="np") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = json.loads((file.metadata() or {})["accord"])
-        header = json.loads(metadata["header"])
+            metadata = json_of((file.metadata() or {})["accord"])
+        header = json_of(metadata["header"])
         sizes, origins = tensors["sizes"], tensors.get("origins")
         partition = Partition(
             indices=_parted(tensors["indices"], sizes),
@@ -246,7 +247,7 @@ def load(path: Path) -> Partition:
             origins=None if origins is None else _parted(origins, sizes),
         )
         whole = _seal(partition) == metadata["seal"] and partition.hash == metadata["hash"]
-    except (SafetensorError, KeyError, TypeError, ValueError):
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
         whole = False
     if not whole:
         raise AccordError(

@@ -60,6 +60,7 @@ class Source:
     """A dataset's files and their reader. The search for a source opens none of its images.
 
     `salt` identifies content that is not in these files (the images inside scikit-learn).
+    `folders` are folders whose names matter even if they hold no file, such as empty classes.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class Source:
     files: Callable[[], list[Path]]
     read: Callable[[Request], Raw]
     salt: str = ""
+    folders: Callable[[], list[Path]] = list
 
 
 class Progress:

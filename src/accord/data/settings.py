@@ -15,7 +15,14 @@ class ImageConfig(Config):
     """The size and channels of the net's input. Images in other formats are converted."""
 
     size: int | None = Field(None, ge=4, le=1024)
-    channels: Literal[1, 3] | None = None
+    channels: int | None = None
+
+    @field_validator("channels")
+    @classmethod
+    def _grey_or_colour(cls, value: int | None) -> int | None:
+        if value not in (None, 1, 3):
+            raise ValueError("expected 1 (grey) or 3 (colour)")
+        return value
 
 
 class DataConfig(Config):
@@ -26,7 +33,9 @@ class DataConfig(Config):
         description="name of a known dataset, or folder, npz or parquet; elsewhere: only the "
         "clients have images",
     )
-    path: str | None = Field(None, description="path of a folder, npz or parquet dataset")
+    path: str | None = Field(
+        None, min_length=1, description="path of a folder, npz or parquet dataset"
+    )
     test_fraction: float | None = Field(
         None, gt=0, lt=1, description="fraction for the test, if a dataset has no test part"
     )

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from accord.core.errors import AccordError
+from accord.data import listing
 from accord.data.convert import convert
-from accord.data.folders import shortened, subfolders, visible
+from accord.data.folders import shortened, subfolders
 from accord.data.images import SITE, Labels
 from accord.data.raw import Part, Raw, Request, Source, check_classes, check_labels
 
@@ -48,8 +49,9 @@ def find_site_files(path: Path, *, find: Find, suffix: str) -> Source:
 def _entries(path: Path, find: Find, suffix: str) -> list[Entry]:
     """The files and folders of all sites, sorted by site."""
     found: list[Entry] = []
-    for file in sorted(path.glob(f"*{suffix}")):
-        source = find(file) if file.is_file() and visible(file) else None
+    for name in sorted(name for name in listing.entries(path) if name.endswith(suffix)):
+        file = path / name
+        source = find(listing.usable(file)) if file.is_file() else None
         if source is not None:
             found.append((*_named(file, path), source))
     for folder in subfolders(path):
@@ -90,7 +92,7 @@ def _refuse_twice(found: list[Entry], path: Path) -> None:
 def _tell_left_out(path: Path, entries: list[Entry], request: Request) -> None:
     used = {file for _, _, source in entries for file in source.files()}
     folders = {parent for file in used for parent in file.parents}
-    there = (entry for entry in sorted(path.iterdir()) if visible(entry))
+    there = (path / name for name in sorted(listing.entries(path)))
     strays = [entry.name for entry in there if entry not in used and entry not in folders]
     if strays:
         request.tell(f"{path}: these are no files of a site and are left out: {shortened(strays)}")

@@ -22,7 +22,6 @@ from accord.data.folders import (
     inside,
     shortened,
     subfolders,
-    visible,
 )
 from accord.data.images import SITE
 from accord.data.raw import Part, Raw, Request, Source
@@ -45,12 +44,19 @@ class SiteFolder:
 def find_site_folders(path: Path) -> Source:
     """The source of a folder of sites."""
     files, read = partial(_files, path), partial(_read, path)
-    return Source("folders of sites", path, files, read, salt="sites")
+    folders = partial(_folders, path)
+    return Source("folders of sites", path, files, read, salt="sites", folders=folders)
 
 
 def _files(path: Path) -> list[Path]:
     parts = [part for site in _sites(path) for part in site.parts()]
     return [image for part in parts for folder in subfolders(part) for image in images_in(folder)]
+
+
+def _folders(path: Path) -> list[Path]:
+    """The class folders of all sites, also those without images."""
+    parts = [part for site in _sites(path) for part in site.parts()]
+    return [*parts, *(folder for part in parts for folder in subfolders(part))]
 
 
 def _sites(path: Path) -> list[SiteFolder]:
@@ -176,7 +182,7 @@ def _tell_left_out(path: Path, sites: list[SiteFolder], request: Request) -> Non
             f"{path}: {left_out} files were left out, because they are not images in the class "
             "folder of a site"
         )
-    unused = [f for f in subfolders(path) if visible(f) and not _holds(f, parts)]
+    unused = [f for f in subfolders(path) if not _holds(f, parts)]
     if unused:
         names = ", ".join(folder.name for folder in unused)
         request.tell(f"{path}: these folders are not used: {names}")

@@ -10,9 +10,11 @@ import numpy as np
 from PIL import Image
 
 from accord.core.errors import AccordError
-from accord.data.decode import PEAK, SUFFIXES, decode, refuse_dark
+from accord.core.reading import read_plain
+from accord.data.decode import MOST_FILE, PEAK, SUFFIXES, decode, refuse_dark
 from accord.data.images import Bytes
 from accord.data.imageset import ImageSet
+from accord.data.listing import files_below
 
 
 class Shape(Protocol):
@@ -31,14 +33,15 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = [p for p in sorted(path.rglob("*")) if _is_image(p)]
+            inside = sorted(file for file in files_below(path) if _is_image(file))
             if not inside:
                 raise AccordError(f"{path}: expected images ({', '.join(SUFFIXES)}); found none.")
             found += inside
         elif path.is_file():
             found.append(path)
         else:
-            raise AccordError(f"{path}: expected an image or a folder of images; found nothing.")
+            there = "something else" if path.exists() else "nothing"
+            raise AccordError(f"{path}: expected an image or a folder of images; found {there}.")
     return found
 
 
@@ -49,11 +52,7 @@ def _is_image(path: Path) -> bool:
 
 def picture(file: Path) -> Image.Image:
     """The image in a file. A file that is not an image raises AccordError."""
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise AccordError(f"{file} cannot be read: {error.strerror or error}.") from None
-    return decode(content, str(file))
+    return decode(read_plain(file, MOST_FILE), str(file))
 
 
 def read_images(files: Sequence[Path], shape: Shape) -> ImageSet:

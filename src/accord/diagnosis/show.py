@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
 from accord.core.names import listed, shown
-from accord.core.text import printable
+from accord.core.text import json_text, printable
 from accord.diagnosis.finding import Finding
 from accord.report.evidence import RunEvidence
 
@@ -40,7 +39,7 @@ def to_json(runs: Sequence[RunEvidence], findings: Sequence[Finding]) -> str:
         "findings": [finding.to_json() for finding in findings],
         "missing": [sentence for run in runs for sentence in run.missing],
     }
-    return json.dumps(content, indent=1, ensure_ascii=False)
+    return json_text(content)
 
 
 def _headline(runs: Sequence[RunEvidence], findings: Sequence[Finding]) -> str:

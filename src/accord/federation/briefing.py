@@ -8,6 +8,7 @@ from torch import Tensor
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
+from accord.core.reading import megabytes, memory
 from accord.data.allocation import Allocation
 from accord.data.augmentations import augmentations
 from accord.federation.teaching import Teacher, teacher_from
@@ -181,10 +182,23 @@ def check_map(trial: Trial, allocation: Allocation) -> None:
             f"{config.landmarks}. Make it smaller, or set a larger data.public."
         )
     _, height, width, channels = allocation.dataset.train.images.shape
+    _refuse_wide(config, channels)
     found = FeatureMap(config, channels).eval()
     found.load_state_dict(made_up(config, channels))
     with torch.inference_mode():
         found(torch.zeros(1, channels, height, width))
+
+
+def _refuse_wide(config: MapConfig, channels: int) -> None:
+    """Refuses a map with so many features that their sums do not fit into memory."""
+    with torch.device("meta"):
+        features = config.width(channels)
+    needed, room = 8 * features**2, memory() // 2
+    if needed > room:
+        raise AccordError(
+            f"its map has {features:,} features, whose sums need {megabytes(needed)}; this machine "
+            f"can give {megabytes(room)}. Use smaller blocks (count, grid) or fewer landmarks."
+        )
 
 
 def _refuse_short_queue(recipe: TrainingRecipe, batch: int) -> None:

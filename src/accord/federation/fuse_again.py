@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from accord.core.errors import AccordError
+from accord.core.yamls import yaml_of
 from accord.engines.base import Engine
 from accord.federation.execute import Watcher
 from accord.federation.measuring.scope import after_advance
@@ -143,8 +142,8 @@ def read_fusion(entry: str | Spec) -> NamedFusion:
     """The fusion that a user names: by its name, as a mapping, or as the text of a mapping."""
     if isinstance(entry, str):
         try:
-            read = yaml.safe_load(entry)
-        except yaml.YAMLError:
+            read = yaml_of(entry)
+        except ValueError:
             read = None
         if not isinstance(read, str) and not (isinstance(read, Mapping) and "use" in read):
             raise AccordError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.core.errors import AccordError
-from accord.core.files import read_json
+from accord.data.allocation_file import AllocationFile
 from accord.data.datasets import open_cached
 from accord.engines.base import Engine
 from accord.engines.cluster import Cluster, Remote
@@ -29,7 +29,7 @@ def on_cluster(address: str, tell: Callable[[str], None]) -> Engine[Task]:
 
 def question(record: Path) -> dict[str, Any]:
     """What a worker must see besides the record: the folders of decoded images."""
-    found = (read_json(path)["folder"] for path in sorted(record.glob("allocations/*.json")))
+    found = (AllocationFile.read(path).folder for path in sorted(record.glob("allocations/*.json")))
     # The record may hold older allocations, whose images this process does not have either.
     return {"images": [folder for folder in dict.fromkeys(found) if Path(folder).exists()]}
 

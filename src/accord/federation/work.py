@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from accord.core.errors import AccordError
+from accord.core.reading import read_plain
 from accord.data.allocation import Allocation
 from accord.engines.base import Job
 from accord.federation.devices import choose_device, use_autocast
@@ -124,7 +125,7 @@ class Run(ABC):
         path = folder.briefing
         if not path.exists():
             briefing.save(path)
-        elif path.read_bytes() != briefing.to_bytes():
+        elif read_plain(path) != briefing.to_bytes():
             raise AccordError(
                 f"{path} is damaged, or another version of Accord made it. Delete the trial's "
                 "folder, or choose another folder for the record."

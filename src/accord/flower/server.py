@@ -12,6 +12,7 @@ from flwr.serverapp import Grid
 
 from accord.core.errors import AccordError
 from accord.core.files import append_text, write_json
+from accord.core.text import clean
 from accord.engines.local import WORKER
 from accord.engines.pool import Processes
 from accord.federation.run import run_study
@@ -44,7 +45,7 @@ def run_app(grid: Grid, context: Context, study_file: Path) -> None:
 
 def _end_with(said: str) -> NoReturn:
     """Ends the run as a failed one. Flower shows an error, which is this sentence alone."""
-    print(f"accord: {said}", file=sys.stderr, flush=True)
+    print(clean(f"accord: {said}"), file=sys.stderr, flush=True)
     sys.tracebacklimit = 0
     raise AccordError(said) from None
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from accord.client.base import Precision
 from accord.client.training import Training
-from accord.core.budget import Budget
+from accord.core.budget import MOST_BATCH, MOST_EPOCHS, Budget
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
@@ -63,9 +63,9 @@ class Distilled(Merge):
         description="initial weights: the mean of the clients' weights, or fresh ones; null means "
         "the mean if clients upload nets",
     )
-    epochs: int = Field(30, ge=1, description="training epochs over these images")
+    epochs: int = Field(30, ge=1, le=MOST_EPOCHS, description="training epochs over these images")
     lr: float = Field(0.05, gt=0, description="learning rate of SGD, which falls as a cosine")
-    batch: int = Field(64, ge=2, description="number of images per step")
+    batch: int = Field(64, ge=2, le=MOST_BATCH, description="number of images per step")
     sharpness: float = Field(4.0, gt=0, description="β, the factor of the teacher's scores")
     features: float = Field(
         0.0, ge=0, description="γ, the weight of imitating the clients' fused features"

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from accord.core.budget import MOST_EPOCHS
 from accord.fusion.base import Combiner, Summary, Vote, Weights, client_weights, fusions
 from accord.fusion.features import FeatureCombiner
 from accord.messages import Briefing
@@ -23,7 +24,9 @@ class LearnedPrototypes(Vote):
     """
 
     weights: Weights = Field("count", description="w_k: count (n_k), sqrt (√n_k) or equal")
-    epochs: int = Field(20, ge=1, description="number of steps, each over all clients")
+    epochs: int = Field(
+        20, ge=1, le=MOST_EPOCHS, description="number of steps, each over all clients"
+    )
     lr: float = Field(1e-3, gt=0, description="learning rate of Adam")
     pull: float = Field(0.1, ge=0, description="μ, the weight of the pull to the anchors")
 

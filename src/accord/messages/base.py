@@ -6,11 +6,13 @@ stick. Nothing is ever unpickled, and a message is checked before it is used.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -19,6 +21,8 @@ from torch import Tensor
 from accord.core.config import Config, parse
 from accord.core.errors import AccordError
 from accord.core.files import write_atomic
+from accord.core.reading import json_of, open_plain, read_plain
+from accord.core.text import one_line
 
 LONGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors format
 
@@ -43,23 +47,24 @@ class Message:
     def to_bytes(self) -> bytes:
         # There is only one key: safetensors writes several in an order that varies by process.
         content = {"kind": self.kind, "header": self.header.model_dump(mode="json")}
-        about = {"accord": json.dumps(content, ensure_ascii=False)}
-        return save_tensors(_separate(self.tensors), about)
+        tensors = _separate(self.tensors)
+        sealed = {**content, "seal": seal(content, tensors)}
+        return save_tensors(tensors, {"accord": json.dumps(sealed, ensure_ascii=False)})
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Self:
         """The message in `content`. Raises AccordError, with `where`, if it is incomplete."""
         try:
             about = _metadata(content)
-            tensors = load_tensors(content)
-        except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise AccordError(
-                f"{where} is not a whole {cls.kind}: {error}. Delete it, and make or fetch it "
-                "again."
-            ) from None
+            tensors = tensors_of(content)
+        except ValueError as error:
+            raise _not_whole(cls.kind, where, error) from None
         if about.get("kind") != cls.kind:
-            found = about.get("kind", "no Accord message")
+            found = str(about.get("kind", "no Accord message"))[:80]
             raise AccordError(f"{where}: expected one {cls.kind}, found {found}.")
+        said = {key: about.get(key) for key in ("kind", "header")}
+        if about.get("seal") != seal(said, tensors):
+            raise _not_whole(cls.kind, where, "its content does not fit its checksum")
         try:
             header = parse(cls.header_type, about.get("header"), where)
         except AccordError as error:
@@ -77,8 +82,7 @@ class Message:
         if not path.is_file():  # reading a pipe or a device might never end
             found = "something that is no plain file" if path.exists() else "no such file"
             raise AccordError(f"{path}: expected one {cls.kind}, found {found}.")
-        content = path.read_bytes()
-        return cls.from_bytes(content, str(path))
+        return cls.from_bytes(read_plain(path), str(path))
 
 
 def kind_of(path: Path) -> str | None:
@@ -86,13 +90,13 @@ def kind_of(path: Path) -> str | None:
     if not path.is_file():
         return None
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             start = file.read(8)
             length = int.from_bytes(start, "little")
             if length > LONGEST_HEADER:
                 return None
             kind = _metadata(start + file.read(length)).get("kind")
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (AccordError, OSError, ValueError):
         return None
     return kind if isinstance(kind, str) else None
 
@@ -104,6 +108,30 @@ def is_whole(path: Path, kind: type[Message]) -> bool:
     except (AccordError, OSError):
         return False
     return True
+
+
+def tensors_of(content: bytes) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. Raises ValueError with the reason if it is damaged."""
+    try:
+        return load_tensors(content)
+    except (SafetensorError, KeyError, TypeError, RuntimeError, OverflowError) as error:
+        raise ValueError(one_line(str(error)) or type(error).__name__) from None
+
+
+def seal(content: Any, tensors: dict[str, Tensor]) -> str:
+    """A checksum over JSON and tensors: it changes when a name, a shape or a value changes."""
+    digest = hashlib.sha256(json.dumps(content, ensure_ascii=False).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"\n{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _not_whole(kind: str, where: str, why: object) -> AccordError:
+    return AccordError(
+        f"{where} is not a whole {kind}: {why}. Delete it, and make or fetch it again."
+    )
 
 
 def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -135,7 +163,8 @@ def _metadata(content: bytes) -> dict[str, Any]:
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > len(content) - 8:
         raise ValueError(f"it ends after {len(content)} bytes")
-    header = json.loads(content[8 : 8 + length])
-    metadata = header.get("__metadata__", {}) if isinstance(header, dict) else {}
-    about = json.loads(metadata.get("accord", "{}")) if isinstance(metadata, dict) else {}
+    header = json_of(content[8 : 8 + length])
+    metadata = header.get("__metadata__") if isinstance(header, dict) else None
+    text = metadata.get("accord") if isinstance(metadata, dict) else None
+    about = json_of(text) if isinstance(text, str) else {}
     return about if isinstance(about, dict) else {}

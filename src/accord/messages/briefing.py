@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from accord.closed_form.sums import Packing
-from accord.core.budget import Budget
+from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config
 from accord.core.mergenet import MergeNetConfig
 from accord.messages.base import Message
@@ -18,6 +18,7 @@ from accord.messages.base import Message
 Spec = dict[str, Any]
 DIGEST = r"^[0-9a-f]{64}$"  # it is used in file names
 LARGEST = 1_024  # pixels of a side, as in a study
+MOST_CLASSES = 100_000
 
 
 class NetHeader(Config):
@@ -96,12 +97,12 @@ class BriefingHeader(Config):
     """
 
     round: int = Field(1, ge=1)
-    rounds: int = Field(1, ge=1)  # number of rounds of the method; schedules run over all of them
+    rounds: int = Field(1, ge=1, le=MOST_ROUNDS)  # of the method; schedules run over all of them
     seed: int
     height: int = Field(gt=0, le=LARGEST)
     width: int = Field(gt=0, le=LARGEST)
     channels: int = Field(gt=0, le=3)
-    classes: tuple[str, ...] = Field(min_length=2, max_length=100_000)
+    classes: tuple[str, ...] = Field(min_length=2, max_length=MOST_CLASSES)
     mean: tuple[float, ...]
     std: tuple[float, ...]
     augment: str

@@ -1,6 +1,6 @@
 """A saved model on disk: its nets, the rule that combines them, and the image format.
 
-model/model.json              class names, image size, normalisation, net, fusion, origin
+model/model.json              class names, image size, normalisation, net, fusion, origin; checksums
 model/combiner.safetensors    the tensors of the rule
 model/net-0.safetensors, …    the nets of the model: one, or one for each client
 """
@@ -15,8 +15,6 @@ from typing import Annotated, Any, Self
 
 import torch
 from pydantic import Field, model_validator
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
@@ -24,25 +22,29 @@ from accord.core.config import Config, parse
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_atomic, write_json
 from accord.core.partials import partial_folder, sweep
+from accord.core.reading import read_plain
 from accord.core.replacing import recover, replace_folder
 from accord.core.targets import found_at, refuse_folder, settled
-from accord.messages.briefing import BriefingHeader, NetHeader
+from accord.messages.base import seal, tensors_of
+from accord.messages.briefing import LARGEST, MOST_CLASSES, BriefingHeader, NetHeader
 
 COMBINER = "combiner.safetensors"
+MOST_NETS = 100_000  # of a model
+AGAIN = "Save the model again, or restore it from a copy."
 
 
 class ModelHeader(Config):
     """The content of model.json."""
 
-    format: int = Field(1, ge=1, le=1)
-    classes: tuple[str, ...] = Field(min_length=2)
-    height: int = Field(gt=0)
-    width: int = Field(gt=0)
-    channels: int = Field(gt=0)
+    format: int = Field(2, ge=2, le=2)
+    classes: tuple[str, ...] = Field(min_length=2, max_length=MOST_CLASSES)
+    height: int = Field(gt=0, le=LARGEST)
+    width: int = Field(gt=0, le=LARGEST)
+    channels: int = Field(gt=0, le=3)
     mean: tuple[float, ...]
     std: tuple[Annotated[float, Field(gt=0)], ...]
     net: NetHeader
-    nets: int = Field(ge=1)
+    nets: int = Field(ge=1, le=MOST_NETS)
     combiner: str
     fusion: dict[str, Any]
     origin: dict[str, Any] = Field(
@@ -71,10 +73,11 @@ SHARED = ("classes", "height", "width", "channels", "mean", "std", "net")
 
 @dataclass(frozen=True)
 class SavedModel:
-    """The files of a model; the nets are read one at a time."""
+    """The files of a model; the nets are read one at a time. `seals`: file → its checksum."""
 
     folder: Path
     header: ModelHeader
+    seals: dict[str, str]
 
     @classmethod
     def load(cls, folder: Path) -> SavedModel:
@@ -85,14 +88,45 @@ class SavedModel:
                 f"{folder} is no saved model: it holds no model.json. Save a model with "
                 "`accord fuse RUN --fusion NAME --save MODEL` or `accord teacher`."
             )
-        return cls(folder, parse(ModelHeader, read_json(path), str(path)))
+        header, seals = _opened(path)
+        return cls(folder, header, seals)
 
     def weights(self, index: int) -> dict[str, Tensor]:
         """The weights of one net; all of them are finite."""
-        return _read(self.folder / net_file(index))
+        return self._read(net_file(index))
 
     def combiner(self) -> dict[str, Tensor]:
-        return _read(self.folder / COMBINER)
+        return self._read(COMBINER)
+
+    def _read(self, name: str) -> dict[str, Tensor]:
+        path = self.folder / name
+        try:
+            content = read_plain(path)
+            tensors = tensors_of(content)
+        except (AccordError, ValueError) as error:
+            why = str(error).rstrip(".")
+            raise AccordError(f"{path} is missing or damaged: {why}. {AGAIN}") from None
+        if self.seals.get(name) != hashlib.sha256(content).hexdigest():
+            raise AccordError(f"{path} does not fit the checksum in model.json. {AGAIN}")
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+            raise AccordError(f"{path} holds NaN or infinity. {AGAIN}")
+        return tensors
+
+
+def _opened(path: Path) -> tuple[ModelHeader, dict[str, str]]:
+    """The header in model.json, whose own checksum must fit, and the checksums of the files."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise AccordError(f"{path} is damaged: expected a mapping. {AGAIN}")
+    said = {key: value for key, value in found.items() if key not in ("files", "seal")}
+    header = parse(ModelHeader, said, str(path))
+    files = found.get("files")
+    if not isinstance(files, dict) or found.get("seal") != seal([said, files], {}):
+        raise AccordError(
+            f"{path} does not fit its own checksum: a value was changed after the model was saved. "
+            f"{AGAIN}"
+        )
+    return header, {name: str(digest) for name, digest in files.items()}
 
 
 def save_model(
@@ -106,10 +140,13 @@ def save_model(
     folder = settled(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with partial_folder(folder.parent) as partial:
+        files = {}
         for index, net in enumerate(nets):
-            write_atomic(partial / net_file(index), save_tensors(_plain(net)))
-        write_atomic(partial / COMBINER, save_tensors(_plain(combiner)))
-        write_json(partial / "model.json", header.model_dump(mode="json"))
+            files[net_file(index)] = _write(partial / net_file(index), net)
+        files[COMBINER] = _write(partial / COMBINER, combiner)
+        said = header.model_dump(mode="json")
+        sealed = {**said, "files": files, "seal": seal([said, files], {})}
+        write_json(partial / "model.json", sealed)
         replace_folder(partial, folder)
 
 
@@ -126,7 +163,7 @@ def _stranger(folder: Path) -> str | None:
     if not inside:
         return None
     try:
-        header = parse(ModelHeader, read_json(folder / "model.json"), str(folder))
+        header = _opened(folder / "model.json")[0]
     except (AccordError, OSError, ValueError):
         return "model.json" if "model.json" in inside else next(iter(inside))
     ours = {"model.json", COMBINER, *map(net_file, range(min(header.nets, len(inside))))}
@@ -162,14 +199,11 @@ def net_file(index: int) -> str:
     return f"net-{index}.safetensors"
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    try:
-        tensors = load_tensors(path.read_bytes())
-    except (SafetensorError, OSError) as error:
-        raise AccordError(f"{path} is missing or damaged: {error}. Save the model again.") from None
-    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-        raise AccordError(f"{path} holds NaN or infinity. Save the model again.")
-    return tensors
+def _write(path: Path, tensors: dict[str, Tensor]) -> str:
+    """Writes tensors and returns the checksum of the file."""
+    content = save_tensors(_plain(tensors))
+    write_atomic(path, content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 from PIL import Image
 
 from accord.core.errors import AccordError
+from accord.core.text import printable
 from accord.data.decode import PEAK, refuse_dark
 from accord.data.unlabelled import as_images, image_files, picture
 from accord.model.predictor import Predictor
@@ -79,4 +80,4 @@ def _prediction(file: Path, row: list[float], model: Predictor) -> Prediction:
 def prediction_lines(found: Sequence[Prediction]) -> list[str]:
     """One line per image: class, confidence and file. The file is last, so that it is never cut."""
     wide = max((len(one.label) for one in found), default=0)
-    return [f"{one.label:<{wide}}  {one.confidence:6.1%}  {one.file}" for one in found]
+    return [printable(f"{one.label:<{wide}}  {one.confidence:6.1%}  {one.file}") for one in found]

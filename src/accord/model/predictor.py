@@ -105,8 +105,10 @@ def _checked(predictor: Predictor, saved: SavedModel) -> Iterator[Net]:
     for index in range(predictor.header.nets):
         try:
             yield next(nets)
-        except RuntimeError as error:
+        except (AccordError, RuntimeError) as error:
             why = str(error).strip().splitlines()[-1].strip()
+            if str(saved.folder) in why:
+                raise
             raise AccordError(
                 f"{saved.folder / net_file(index)} does not fit model.json: {why} Save the model "
                 "again."

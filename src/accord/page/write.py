@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from accord.core.files import write_atomic
+from accord.core.reading import open_plain
 from accord.core.targets import refuse_file
 from accord.page.contents import read_report
 from accord.page.progress import Drawn
@@ -60,5 +61,5 @@ def write_report(
 
 def is_report(path: Path, form: Form) -> bool:
     """Whether a file is a report of this form."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return MARKS[form].encode() in file.read(BEGINNING)

@@ -11,13 +11,19 @@ RUN/trials/<id>/trial.json    one trial: config, versions, partition hash, label
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from accord.core.budget import MOST_ROUNDS
 from accord.core.errors import AccordError
 from accord.core.files import append_text, read_json, write_atomic, write_json
 from accord.core.names import file_name
+from accord.core.reading import json_of, read_text
+from accord.record.checks import check_event, check_measures, check_trial, count
+
+MOST_EVENTS = 4 * 2**30  # bytes of events.jsonl
 
 LONGEST = 1e12  # seconds of an epoch; a larger number is a damaged one
 
@@ -88,7 +94,7 @@ class TrialFolder:
     def rounds(self) -> int:
         """The number of rounds of the trial."""
         found = self.info().get("config", {}).get("rounds", {}).get("count")
-        return found if isinstance(found, int) else 1
+        return found if count(found) and 1 <= found <= MOST_ROUNDS else 1
 
     @property
     def last_round(self) -> RoundFolder:
@@ -105,7 +111,12 @@ class TrialFolder:
 
     def info(self) -> dict[str, Any]:
         path = self.path / "trial.json"
-        return mapping(read_json(path), path) if path.exists() else {}
+        if not path.exists():
+            return {}
+        found = mapping(read_json(path), path)
+        with _refusing(path):
+            check_trial(found)
+        return found
 
     def write_info(self, info: dict[str, Any]) -> None:
         write_json(self.path / "trial.json", info)
@@ -117,6 +128,8 @@ class TrialFolder:
         found = mapping(read_json(path), path)
         if not isinstance(found.get("checkpoints"), list):
             raise damaged(path, "it has no list 'checkpoints'")
+        with _refusing(path):
+            check_measures(found["checkpoints"])
         return found
 
     def write_measures(self, checkpoints: list[dict[str, Any]]) -> None:
@@ -130,11 +143,17 @@ class TrialFolder:
         """Every complete line of events.jsonl; the last line may be incomplete."""
         if not self.events.exists():
             return []
-        lines = self.events.read_text("utf-8").split("\n")[:-1]
-        try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
-            raise damaged(self.events, error) from None
+        events = []
+        for number, line in enumerate(
+            read_text(self.events, MOST_EVENTS).split("\n")[:-1], start=1
+        ):
+            try:
+                event = json_of(line)
+                check_event(event)
+            except ValueError as error:
+                raise damaged(self.events, f"line {number}: {error}") from None
+            events.append(event)
+        return events
 
     def write_events(self, events: list[dict[str, Any]]) -> None:
         write_atomic(self.events, "".join(json.dumps(e) + "\n" for e in events).encode())
@@ -143,6 +162,15 @@ class TrialFolder:
         """A value that changes when the files that `rows` reads change."""
         paths = (self.path / "trial.json", self.path / "measures.json")
         return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """A ValueError about the content of a file, as an AccordError with the name of the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise damaged(path, error) from None
 
 
 def mapping(value: Any, path: Path) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from accord.core.config import keys
 from accord.core.errors import AccordError
 from accord.core.files import locked, read_json, write_atomic, write_json
 from accord.core.partials import is_partial
+from accord.core.reading import read_text
 from accord.core.targets import found_at
-from accord.core.yamls import LOADER, to_yaml
+from accord.core.text import cell
+from accord.core.yamls import to_yaml, yaml_of
 from accord.record.folders import TrialFolder, damaged, mapping
 from accord.record.rows import COLUMNS, Row, rows_of
 from accord.record.site_rows import SITE_COLUMNS, beside_references, site_rows_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from accord.study.study import Study
 
 
+MOST_STUDY = 16 * 2**20  # bytes of study.yaml, which has all values of every recipe
 ROOTS = "roots"  # the key of data.json with the data root of each dataset
 
 
@@ -170,9 +171,9 @@ class Record:
                 "folder of a run."
             )
         try:
-            found = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise damaged(path, " ".join(str(error).split())) from None
+            found = yaml_of(read_text(path, MOST_STUDY))
+        except ValueError as error:
+            raise damaged(path, str(error).rstrip(".")) from None
         if not isinstance(found, dict) or not isinstance(found.get("recipes"), list):
             raise damaged(path, "it is not a resolved study")
         if "rounds" not in found:
@@ -206,7 +207,7 @@ class Record:
             if key not in self._known or self._known[key][0] != state:
                 try:
                     self._known[key] = (state, list(read(trial, axes)))
-                except (KeyError, TypeError, AttributeError) as error:
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
                     raise damaged(trial.path / "measures.json or trial.json", error) from None
             rows += self._known[key][1]
         return rows
@@ -237,7 +238,7 @@ def _csv(rows: Sequence[Row], columns: Sequence[str]) -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, [*columns, *dict.fromkeys(extra)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: cell(value) for key, value in row.items()} for row in rows)
     return text.getvalue().encode()
 
 

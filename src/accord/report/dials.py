@@ -57,7 +57,7 @@ def events_of(trial: TrialFolder) -> list[Event]:
     measured = {
         (client["client"], checkpoint["epoch"]): {key: client[key] for key in ACCURACIES}
         for checkpoint in trial.measures()["checkpoints"]
-        for client in checkpoint["clients"]
+        for client in checkpoint.get("clients", ())
     }
     # If an epoch was done twice, its last event is used.
     events = {(event["client"], event["epoch"]): event for event in trial.read_events()}

@@ -17,6 +17,7 @@ from typing import Any
 
 from accord.core.errors import AccordError
 from accord.core.names import shown
+from accord.core.reading import refuse_special
 from accord.core.text import one_line
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
@@ -131,10 +132,11 @@ class Evidence:
 
         path = self.folder.last_round.upload(client, 0, last=True)
         try:
+            refuse_special(path)
             with safe_open(path, framework="pt") as file:
                 names = [n for n in file.keys() if any(_matches(n, one) for one in wanted)]  # noqa: SIM118
                 return {name: file.get_tensor(name) for name in names}
-        except (OSError, SafetensorError):
+        except (AccordError, OSError, SafetensorError, KeyError, ValueError, RuntimeError):
             return {}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from accord.core.errors import AccordError
+from accord.core.reading import read_plain
 from accord.core.text import printable
 from accord.federation.pooled_sums import Total
 from accord.messages import (
@@ -90,7 +91,7 @@ def facts_of(path: Path) -> Facts:
         )
     message_type, explain = readers[kind]
     message = message_type.load(path)
-    content = path.read_bytes()
+    content = read_plain(path)
     return {
         "file": f"{path}, {'an' if kind == Upload.kind else 'a'} {kind}",
         "bytes": len(content),

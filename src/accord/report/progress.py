@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
-from accord.core.text import printable
+from accord.core.text import clean
 from accord.report.durations import spoken
 from accord.report.live.layout import View
 from accord.report.live.lines import Lines
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from accord.federation.work import Run
 
 PLAIN_EVERY = 5.0  # seconds between two lines when the output is not a terminal
-
-
-def _safe(text: str) -> str:
-    """`text` without signs that control a terminal; it may hold names from users' data."""
-    return "\n".join(map(printable, text.split("\n")))
 
 
 class Work:
@@ -97,7 +92,7 @@ class Plain(Silent):
         self.spoke = time.monotonic()
 
     def tell(self, line: str) -> None:
-        print(_safe(line), file=sys.stderr, flush=True)
+        print(clean(line), file=sys.stderr, flush=True)
 
     @contextmanager
     def watching(self, runs: Sequence[Run]) -> Iterator[None]:
@@ -143,7 +138,7 @@ class Bars(Plain):
         self.bars: dict[int, Bar] = {}
 
     def tell(self, line: str) -> None:
-        self.console.print(_safe(line), highlight=False, markup=False)
+        self.console.print(clean(line), highlight=False, markup=False)
 
     @contextmanager
     def watching(self, runs: Sequence[Run]) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from accord.core.errors import AccordError
+from accord.core.text import json_text
 from accord.record.record import Record
 from accord.record.rows import COLUMNS, Row
 from accord.record.site_rows import SITE_COLUMNS
@@ -67,11 +67,11 @@ class Results:
 
     def to_json(self) -> str:
         content = {"path": str(self.path), "rows": self.rows, "failures": self.failures}
-        return json.dumps(content, indent=1, ensure_ascii=False)
+        return json_text(content)
 
     def sites_to_json(self) -> str:
         content = {"path": str(self.path), "rows": self.sites()}
-        return json.dumps(content, indent=1, ensure_ascii=False)
+        return json_text(content)
 
     def table(self, width: int = 160) -> Table:
         """Mean ± standard deviation over seeds, for every setting, recipe and fusion."""

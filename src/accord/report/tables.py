@@ -8,6 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from accord.core.text import clean
+
 
 def plain_table(
     columns: Sequence[str],
@@ -19,8 +21,8 @@ def plain_table(
 ) -> Table:
     """A table; the columns in `numbers` are aligned to the right."""
     table = Table(
-        title=Text(title) if title else None,
-        caption=Text(caption) if caption else None,
+        title=_text(title) if title else None,
+        caption=_text(caption) if caption else None,
         title_justify="left",
         min_width=len(title) + 2 if title else None,  # so that the title is on one line
         caption_justify="left",
@@ -28,10 +30,18 @@ def plain_table(
     )
     for name in columns:
         number = name in numbers
-        table.add_column(Text(name), justify="right" if number else "left", no_wrap=number)
+        table.add_column(_text(name), justify="right" if number else "left", no_wrap=number)
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        table.add_row(*map(_text, row))
     return table
+
+
+def _text(given: str | Text) -> Text:
+    """A text that cannot control a terminal; it may hold names from users' data."""
+    if isinstance(given, Text):
+        given.plain = clean(given.plain)
+        return given
+    return Text(clean(given))
 
 
 def drop_columns(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from accord.report.results import Results
-from accord.report.terminal import show_results
+from accord.report.terminal import say, show_results
 
 
 def show_taught(results: Results, model: Path) -> None:
@@ -15,7 +15,7 @@ def show_taught(results: Results, model: Path) -> None:
         return
     last = results.rows[-1]
     (counts,) = results.record.trial(last["trial"]).info()["label_counts"]
-    print(f"test accuracy: {100 * last['accuracy']:.1f} %")
-    print(f"learnt from: {sum(counts):,} images")
-    print(f"record: {results.path}")
-    print(f"model: {model}")
+    say(f"test accuracy: {100 * last['accuracy']:.1f} %")
+    say(f"learnt from: {sum(counts):,} images")
+    say(f"record: {results.path}")
+    say(f"model: {model}")

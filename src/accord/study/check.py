@@ -62,8 +62,10 @@ def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
 
 
 def _check_fusions(recipe: Recipe, where: str) -> None:
-    """Refuses fusions that cannot use what the recipe's clients upload."""
-    for fusion in recipe.fusion:
+    """Refuses fusions that cannot use what the recipe's clients upload, and repeated ones."""
+    for place, fusion in enumerate(recipe.fusion):
+        if fusion in recipe.fusion[:place]:
+            raise AccordError(f"{where}.fusion: {fusion.label!r} is listed twice. Remove one.")
         if not recipe.can_use(fusion):
             raise AccordError(
                 f"{where}.fusion: {fusion.use!r} is the server's net after a round of a method "

@@ -6,10 +6,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-import yaml
-
 from accord.core.errors import AccordError, nearest
-from accord.core.yamls import LOADER, read_yaml
+from accord.core.yamls import read_yaml, yaml_of
 from accord.study.syntax import Spec, in_full, lay_over
 
 
@@ -56,5 +54,5 @@ def _shipped_text(name: str) -> str:
 
 
 def _shipped_file(name: str) -> Spec:
-    raw: Spec = yaml.load(_shipped_text(name), Loader=LOADER)
+    raw: Spec = yaml_of(_shipped_text(name))
     return {"name": name, **raw}

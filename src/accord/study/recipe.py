@@ -106,6 +106,7 @@ class TrainingRecipe(Recipe, TrainingSpec):
     copies: int = Field(
         1,
         ge=1,
+        le=1_000,
         description="number of nets of a pooled recipe, which form an ensemble; they differ in "
         "their batches",
     )

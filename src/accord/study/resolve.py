@@ -32,7 +32,7 @@ def resolve(use: Any, folder: Path) -> Recipe:
     changes = {key: value for key, value in use.items() if key not in ("use", "as")}
     base = read_recipe(use["use"], folder)
     raw = lay_over(base, in_full(changes, folder), f"recipes.{use['use']}")
-    if changes:
+    if changes and isinstance(raw["name"], str):  # any other name is refused below
         raw["name"] += "-changed"  # its rows must differ from those of the unchanged recipe
         raw["alias"] = None  # the alias names the unchanged recipe only
     raw["name"] = use.get("as", raw["name"])

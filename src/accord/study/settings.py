@@ -6,6 +6,7 @@ This module does not import torch, so that commands that only read a record star
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -23,6 +24,7 @@ from accord.nets.settings import NetConfig, TeacherConfig
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # names of recipes and fusions are used in file names
 LEAVE_OUT = "partition.leave_out"
 ATTACK = ("attack.name", "attack.clients")
+MOST_TRIALS = 10_000  # of a study
 REFERENCES = ("central", "local-only")
 
 
@@ -84,7 +86,7 @@ class Options(Config):
     @field_validator("seeds", mode="before")
     @classmethod
     def _a_list(cls, value: Any) -> Any:
-        if isinstance(value, int):
+        if isinstance(value, int) and not isinstance(value, bool):
             # A number could mean one seed or this many seeds, so it is refused.
             raise ValueError(f"expected a list such as [0, 1, 2], or [{value}] for that one seed")
         return value
@@ -100,7 +102,8 @@ class Options(Config):
     @classmethod
     def _seeds_differ(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if len(set(value)) < len(value):
-            raise ValueError(f"seeds should differ; found {list(value)}")
+            twice = next(seed for seed in value if value.count(seed) > 1)
+            raise ValueError(f"seeds should differ; found {twice} twice")
         return value
 
 
@@ -136,8 +139,9 @@ def result_axes(sections: Mapping[str, Any]) -> list[str]:
 def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
     """The setups of all cells of the grid."""
     axes = grid_axes(sections)
+    refuse_large(math.prod(len(values) for values in axes.values()), "cells in its grid")
     for name, values in axes.items():
-        if not values or len({repr(value) for value in values}) < len(values):
+        if not values or len({_distinct(value) for value in values}) < len(values):
             raise AccordError(f"{name!r}: a grid axis needs different values; found {values!r}.")
     for cell in itertools.product(*axes.values()):
         chosen = dict(zip(axes, cell, strict=True))
@@ -146,6 +150,21 @@ def cells(sections: dict[str, dict[str, Any]]) -> Iterator[Setup]:
             for section, values in sections.items()
         }
         yield parse(Setup, filled, "")
+
+
+def _distinct(value: Any) -> Any:
+    """A key that is the same for equal values: 1 and 1.0 make the same trial."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if number else repr(value)
+
+
+def refuse_large(count: int, what: str) -> None:
+    """Refuses a study with more trials than anyone could wait for, before they are made."""
+    if count > MOST_TRIALS:
+        raise AccordError(
+            f"the study has {count:,} {what}; expected at most {MOST_TRIALS:,}. Use fewer values, "
+            "recipes or seeds, or divide it into several studies with the same --out."
+        )
 
 
 def takes_list(name: str) -> bool:

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from accord.core.config import keys, parse
 from accord.core.errors import AccordError, nearest
 from accord.core.parts import part_spec
-from accord.core.yamls import read_yaml
+from accord.core.yamls import read_yaml, yaml_of
 from accord.fusion.named import NamedFusion
 from accord.methods import Method
 from accord.study.paths import absolute_paths
@@ -29,6 +27,7 @@ from accord.study.settings import (
     RoundsConfig,
     Setup,
     cells,
+    refuse_large,
     resolved_sections,
     result_axes,
     section_of,
@@ -164,11 +163,17 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     sections = {key: section_of(raw, key) for key in keys(Setup) if raw.get(key) is not None}
     setups = tuple(cells(sections))
     elsewhere = any(setup.partition.elsewhere for setup in setups)
+    entries = raw.get("recipes")
+    refuse_large(
+        len(setups) * len(options.seeds) * (len(entries) if isinstance(entries, list) else 1),
+        "trials",
+    )
     recipes = _recipes(raw.get("recipes"), options.references and not elsewhere, folder)
     if elsewhere:
         _refuse_pooled(recipes)
         _refuse_shift(setups)
     fusions = _fusions(raw.get("fusions"))
+    _refuse_idle_fusions(fusions, recipes)
     for recipe in recipes:
         _refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
         for setup in setups:
@@ -251,6 +256,19 @@ def _fusions(entries: Any) -> tuple[NamedFusion, ...]:
     return tuple(NamedFusion.read(entry, "fusions") for entry in entries)
 
 
+def _refuse_idle_fusions(fusions: Sequence[NamedFusion], recipes: Sequence[Recipe]) -> None:
+    """Refuses a fusion that is listed twice, or that can use the uploads of no recipe."""
+    for place, fusion in enumerate(fusions):
+        if fusion in fusions[:place]:
+            raise AccordError(f"'fusions': {fusion.label!r} is listed twice. Remove one of them.")
+        if not any(recipe.takes(fusion) for recipe in recipes):
+            names = ", ".join(recipe.name for recipe in recipes)
+            raise AccordError(
+                f"'fusions': {fusion.label!r} fuses {fusion.rule.of}, but it can use the uploads "
+                f"of no recipe of this study ({names}). Remove it, or add a recipe that it fits."
+            )
+
+
 def _refuse_same_labels(fusions: Sequence[NamedFusion], recipe: str) -> None:
     """Refuses two different fusions with the same name; the same fusion may occur twice."""
     known: dict[str, NamedFusion] = {}
@@ -268,9 +286,11 @@ def _override(raw: dict[str, Any], override: str) -> dict[str, Any]:
     if not equals or not key:
         raise AccordError(f"expected key=value, e.g. budget.epochs=3; found {override!r}.")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise AccordError(f"the value of {key!r} is not valid YAML: {text!r}.") from None
+        value = yaml_of(text)
+    except ValueError as error:
+        raise AccordError(
+            f"the value of {key[:100]!r} is not valid YAML: {text[:100]!r}: {error}"
+        ) from None
     first, _, rest = key.partition(".")
     if rest:
         inner = raw.get(first, {})

@@ -6,11 +6,10 @@ RUN/tensorboard/TRIAL/client-NAME/  losses, λ, σ and gradients of a client, by
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from accord.core.errors import AccordError
-from accord.core.files import write_json
+from accord.core.files import read_json, write_json
 from accord.core.partials import partial_folder, sweep
 from accord.core.replacing import replace_folder
 from accord.record.folders import client_file
@@ -47,8 +46,8 @@ class TensorBoard(Tracker):
 def _content(folder: Path) -> str | None:
     """The digest of what was written before; None if there is nothing whole."""
     try:
-        found = json.loads((folder / WRITTEN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = read_json(folder / WRITTEN)
+    except AccordError:
         return None
     return found.get("content") if isinstance(found, dict) else None
 

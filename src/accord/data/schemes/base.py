@@ -39,6 +39,9 @@ class Pool(NamedTuple):
     columns: Mapping[str, NDArray[np.str_]]
 
 
+MOST_CLIENTS = 1_000_000  # of a scheme; more would only be a slip of the pen
+
+
 class Scheme(Config, ABC):
     """The section `partition` of a study: how the training images are distributed to clients."""
 
@@ -58,6 +61,7 @@ class Scheme(Config, ABC):
     pooled: int = Field(
         0,
         ge=0,
+        le=10_000,
         description="if not 0, so many clients each hold the images of all clients, as in the "
         "recipe central",
     )
@@ -116,7 +120,7 @@ class Scheme(Config, ABC):
 class Counted(Scheme):
     """A scheme in which the number of clients is a setting."""
 
-    clients: int = Field(5, ge=1, description="number of clients")
+    clients: int = Field(5, ge=1, le=MOST_CLIENTS, description="number of clients")
 
     def expected_clients(self, pool: Pool) -> int | None:  # noqa: ARG002
         return self.clients

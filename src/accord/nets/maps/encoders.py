@@ -25,8 +25,12 @@ from accord.nets.settings import NetConfig
 class Stages(Block):
     """The last stages of an encoder, each averaged over a grid of windows."""
 
-    stages: int = Field(2, ge=1, description="number of last stages of the encoder that are used")
-    grid: int = Field(4, ge=1, description="number of windows along a side; they overlap by half")
+    stages: int = Field(
+        2, ge=1, le=64, description="number of last stages of the encoder that are used"
+    )
+    grid: int = Field(
+        4, ge=1, le=64, description="number of windows along a side; they overlap by half"
+    )
     backbone: str | None = Field(None, description="is set automatically; do not set it")
     norm: Norm | None = Field(None, description="is set automatically; do not set it")
 
@@ -120,7 +124,7 @@ class Teacher(Stages):
     """Stages of the server's teachers: nets like the clients', trained on the public images."""
 
     teachers: int = Field(
-        1, ge=1, description="number of teachers; they differ in their training batches"
+        1, ge=1, le=100, description="number of teachers; they differ in their training batches"
     )
 
     @property

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
+from accord.core.budget import MOST_EPOCHS
 from accord.core.config import Config
 from accord.core.parts import make_part, part_spec
 from accord.core.randomness import torch_generator
@@ -25,6 +26,7 @@ class MapConfig(Config):
     blocks: tuple[dict[str, Any], ...] = Field(
         ({"use": "patches"},),
         min_length=1,
+        max_length=100,
         validate_default=True,
         description="blocks of features that are concatenated",
     )
@@ -36,6 +38,7 @@ class MapConfig(Config):
     landmarks: int = Field(
         0,
         ge=0,
+        le=1_000_000,
         description="m, the number of public images as landmarks of a Gaussian kernel; 0 means no "
         "kernel",
     )
@@ -45,6 +48,7 @@ class MapConfig(Config):
     teacher_epochs: int | None = Field(
         None,
         ge=1,
+        le=MOST_EPOCHS,
         description="training epochs of a teacher on the public images; null means those of the "
         "recipe public-teacher",
     )

@@ -34,10 +34,12 @@ class Patches(Block):
     """φ = grid means of max(0, r − t) and max(0, −r − t), r = D·whitened(p) for every patch p."""
 
     size: int = Field(
-        6, ge=1, description="k of the k×k patches; at most two thirds of an image's side"
+        6, ge=1, le=1024, description="k of the k×k patches; at most two thirds of an image's side"
     )
     count: int = Field(400, ge=1, le=SAMPLE // 4, description="number of rows of the dictionary D")
-    grid: int = Field(2, ge=1, description="number of windows along a side; they overlap by half")
+    grid: int = Field(
+        2, ge=1, le=64, description="number of windows along a side; they overlap by half"
+    )
     threshold: float = Field(0.5, ge=0, description="t, the threshold of the responses")
     whitening: float = Field(0.1, gt=0, description="ε of the whitening (cov + ε)^(−1/2)")
     source: Literal["synthetic", "public"] = Field(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from accord.core.names import shown
+from accord.core.reading import json_of, open_plain
 from accord.report.live.picture import Bar, TrialLine
 
 
@@ -35,15 +35,15 @@ class Epochs:
         return now.st_mtime
 
     def _add(self) -> None:
-        with self.path.open("rb") as file:
+        with open_plain(self.path) as file:
             file.seek(self._read)
             whole, newline, _ = file.read().rpartition(b"\n")  # the last line may be incomplete
         self._read += len(whole) + len(newline)
         for line in whole.splitlines():
             try:
-                event = json.loads(line)
+                event = json_of(line)
                 client, epoch = str(event["client"]), int(event["epoch"])
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError):
                 self.damaged += 1
                 continue
             self.last[client] = max(epoch, self.last.get(client, 0))
