@@ -115,7 +115,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_folder(
     """Both ways of replacing; the process is killed before its first, second, … step."""
     for can_exchange in (True, False):
         results = []
-        for step in range(6):
+        for step in range(9):
             place = tmp_path / f"{can_exchange}-{step}"
             place.mkdir()
             made(place / "model", "old")

@@ -13,17 +13,36 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from accord.core.partials import partial_folder, sweep
+from accord.core.targets import settled
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from Linux's fcntl.h and fs.h
 CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 
 
+@contextmanager
+def new_version(target: Path) -> Iterator[Path]:
+    """A new folder, which takes the place of `target` at the end of the block."""
+    target = settled(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        sweep(target.parent)
+        with partial_folder(target.parent) as new:
+            yield new
+            replace_folder(new, target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
+
+
 def replace_folder(new: Path, target: Path) -> None:
     """Gives `new` the name `target`. An older folder there is removed afterwards."""
-    if not target.exists():
-        new.rename(target)
-    elif exchange(new, target):
+    if _renamed(new, target):
+        return
+    if exchange(new, target):
         shutil.rmtree(new, ignore_errors=True)  # this is now the old folder
     else:
         old = aside(target)
@@ -31,6 +50,17 @@ def replace_folder(new: Path, target: Path) -> None:
         target.rename(old)
         new.rename(target)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _renamed(new: Path, target: Path) -> bool:
+    """Gives `new` its name, unless `target` is a folder that is not empty."""
+    try:
+        new.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def recover(target: Path) -> None:

@@ -16,6 +16,9 @@ OUTPUT = "standard output"
 ERRORS = "standard error"
 
 
+_replaced: list[TextIO | None] = []  # kept, because the end of a stream closes its file
+
+
 class ReaderGone(SystemExit):
     """Who reads standard output has seen enough, as `head` does.
 
@@ -79,6 +82,7 @@ def mend_streams() -> None:
             os.fstat(number)
         except OSError:  # it is closed; the system gives the lowest free number
             os.open(os.devnull, os.O_RDONLY)  # so that writing there fails
+    _replaced.extend((sys.stdout, sys.stderr))
     sys.stdout = Output(_buffer(sys.stdout, 1), _encoding(sys.stdout), "replace", None, _live(1))
     sys.stderr = Errors(_buffer(sys.stderr, 2), _encoding(sys.stderr), "replace", None, True)
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from accord.core.files import write_atomic
-from accord.core.partials import partial_folder, sweep
-from accord.core.replacing import replace_folder
-from accord.core.targets import refuse_folder, settled
+from accord.core.replacing import new_version
+from accord.core.targets import refuse_folder
 from accord.core.yamls import to_yaml
 from accord.flower.run_config import RunConfig
 from accord.flower.supported import TESTED
@@ -61,13 +60,9 @@ def write_app(folder: Path, study: Study, values: dict[str, Any] | None = None) 
         f"{PACKAGE}/client.py": CLIENT,
         f"{PACKAGE}/study.yaml": to_yaml(study.resolved),
     }
-    folder = settled(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    sweep(folder.parent)
-    with partial_folder(folder.parent) as partial:
+    with new_version(folder) as partial:
         for name, content in files.items():
             write_atomic(partial / name, content.encode())
-        replace_folder(partial, folder)
 
 
 def _project(study: str, config: dict[str, Any]) -> str:

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from accord.core.errors import AccordError
-from accord.core.partials import partial_folder, sweep
-from accord.core.targets import found_at, settled
+from accord.core.replacing import new_version
+from accord.core.targets import found_at
 from accord.data.schemes.sites import SITE
 
 PEM, SSH = serialization.Encoding.PEM, serialization.Encoding.OpenSSH
@@ -36,12 +36,8 @@ def make_keys(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: 
     All files appear at once, so that an error leaves none.
     """
     _refuse(folder, hosts, clients, days)
-    folder = settled(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    sweep(folder.parent)
-    with partial_folder(folder.parent) as partial:
+    with new_version(folder) as partial:
         _make_keys(partial, hosts, clients, days)
-        partial.rename(folder)
 
 
 def _make_keys(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: int) -> None:

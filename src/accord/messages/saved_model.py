@@ -21,9 +21,8 @@ from torch import Tensor
 from accord.core.config import Config, parse
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_atomic, write_json
-from accord.core.partials import partial_folder, sweep
 from accord.core.reading import read_plain
-from accord.core.replacing import recover, replace_folder
+from accord.core.replacing import new_version, recover
 from accord.core.targets import found_at, refuse_folder, settled
 from accord.messages.base import seal, tensors_of
 from accord.messages.briefing import LARGEST, MOST_CLASSES, BriefingHeader, NetHeader
@@ -137,9 +136,7 @@ def save_model(
 ) -> None:
     """Writes a model to `folder`. It replaces an older model there, but no other files."""
     refuse_to_save(folder)
-    folder = settled(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with partial_folder(folder.parent) as partial:
+    with new_version(folder) as partial:
         files = {}
         for index, net in enumerate(nets):
             files[net_file(index)] = _write(partial / net_file(index), net)
@@ -147,13 +144,11 @@ def save_model(
         said = header.model_dump(mode="json")
         sealed = {**said, "files": files, "seal": seal([said, files], {})}
         write_json(partial / "model.json", sealed)
-        replace_folder(partial, folder)
 
 
 def refuse_to_save(folder: Path) -> None:
     """Raises AccordError if `folder` cannot be made, or holds anything but a saved model."""
     recover(settled(folder))
-    sweep(settled(folder).parent)
     refuse_folder(folder, "--save", "saved model", _stranger)
 
 

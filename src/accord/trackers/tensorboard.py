@@ -10,8 +10,7 @@ from pathlib import Path
 
 from accord.core.errors import AccordError
 from accord.core.files import read_json, write_json
-from accord.core.partials import partial_folder, sweep
-from accord.core.replacing import replace_folder
+from accord.core.replacing import new_version
 from accord.record.folders import client_file
 from accord.trackers.base import Tracker, trackers
 from accord.trackers.course import Course, Value
@@ -32,15 +31,12 @@ class TensorBoard(Tracker):
             return
         if folder.exists() and any(folder.iterdir()) and not (folder / WRITTEN).is_file():
             raise AccordError(f"{folder} holds files of another program. Move it away")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        sweep(folder.parent)
-        with partial_folder(folder.parent) as partial:
+        with new_version(folder) as partial:
             for client in dict.fromkeys(one.client for one in course.values):
                 values = [one for one in course.values if one.client == client]
                 place = partial / client_file(client) if client is not None else partial
                 _write_events(place, values)
             write_json(partial / WRITTEN, {"content": course.digest})
-            replace_folder(partial, folder)
 
 
 def _content(folder: Path) -> str | None:
