@@ -20,6 +20,7 @@ from accord.client.training import Training
 from accord.core.errors import AccordError
 from accord.data.imageset import ImageSet
 from accord.messages import NET, Briefing, Upload, prefixed
+from accord.nets.backbones import Encoder
 from accord.nets.limits import largest_pixels, limiting, limits_of_batch_norms
 from tests_support import brief_for, images_of, train
 
@@ -28,7 +29,7 @@ HELD = [0] * 14 + [3] * 9 + [7]
 BRIEFING = brief_for("fafi", epochs=2)
 HONEST = train(images_of(HELD), BRIEFING, "0")
 NORM = "net.encoder.stages.stage1.1"
-Change = Callable[[dict[str, Tensor]], None]
+Change = Callable[[dict[str, Tensor]], object]
 
 
 def changed(change: Change, upload: Upload = HONEST) -> Upload:
@@ -196,6 +197,7 @@ def test_no_image_goes_beyond_the_limits_of_a_net() -> None:
         client = Training(images_of(HELD), briefing, "0")
         client.run_epoch()
         encoder, header = client.net.encoder, briefing.header
+        assert isinstance(encoder, Encoder)
         pixels = largest_pixels(header.mean, header.std, 8, 8)
         assert pixels.flatten()[0] == pytest.approx(0.7 / 0.35)
         draws = torch.Generator().manual_seed(0)
