@@ -5,6 +5,7 @@ A command of its own process would need two seconds to load them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import resource
@@ -128,10 +129,8 @@ def _wait(child: int, began: float) -> tuple[int | None, float, int]:
 
 
 def _end_group(child: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _digest(path: Path) -> str:

@@ -24,7 +24,11 @@ STUDY: dict[str, Any] = {
     "references": False,
 }
 SMALL_MAP = {"blocks": [{"use": "patches", "size": 3, "count": 20, "grid": 2}]}
-SUMS = {**STUDY, "name": "sums", "recipes": [{"use": "closed-form", "map": SMALL_MAP, "as": "sums"}]}
+SUMS = {
+    **STUDY,
+    "name": "sums",
+    "recipes": [{"use": "closed-form", "map": SMALL_MAP, "as": "sums"}],
+}
 
 
 class Stage:
@@ -54,7 +58,7 @@ def _make(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.yaml").write_text(yaml.safe_dump(STUDY))
     images = _images(folder)
-    run = {"workers": 1, "quiet": True}
+    run: dict[str, Any] = {"workers": 1, "quiet": True}
     accord.run(STUDY, out=folder / "run", **run)
     accord.run(SUMS, out=folder / "sums", **run)
     accord.fuse(folder / "run", ["outputs"], save=folder / "model", **run)

@@ -41,14 +41,32 @@ def cases() -> Iterator[Case]:
         needs = ("study.yaml", "images")
         yield Case("odd folder", name, FOLDER, prepare, codes=codes, needs=needs, says=says)
     for name, damage in DAMAGES.items():
-        needs = ("study.yaml", "images.npz", "images")
+        inputs = ("study.yaml", "images.npz", "images")
         if name == "gone":
             continue
-        yield Case("damaged images", f"npz is {name}", NPZ, _first("images.npz", "bad.npz", damage), needs=needs)
-        yield Case("damaged images", f"parquet is {name}", PARQUET, _first("images.npz", "bad.parquet", damage), needs=needs)
-        yield Case("damaged images", f"a picture is {name}", FOLDER, _picture(damage), needs=needs)
+        yield Case(
+            "damaged images",
+            f"npz is {name}",
+            NPZ,
+            _first("images.npz", "bad.npz", damage),
+            needs=inputs,
+        )
+        yield Case(
+            "damaged images",
+            f"parquet is {name}",
+            PARQUET,
+            _first("images.npz", "bad.parquet", damage),
+            needs=inputs,
+        )
+        yield Case("damaged images", f"a picture is {name}", FOLDER, _picture(damage), needs=inputs)
         words = ("predict", "model", "one.png")
-        yield Case("damaged images", f"predict: {name}", words, _picture(damage, "one.png"), needs=("model", "one.png"))
+        yield Case(
+            "damaged images",
+            f"predict: {name}",
+            words,
+            _picture(damage, "one.png"),
+            needs=("model", "one.png"),
+        )
 
 
 def _first(source: str, target: str, damage: Any) -> Prepare:
@@ -67,8 +85,6 @@ def _npz() -> dict[str, Prepare]:
     def arrays(**parts: Any) -> Prepare:
         return lambda folder: np.savez(folder / "bad.npz", **parts)
 
-    wide = np.lib.format.magic(1, 0)
-    assert wide
     return {
         "no labels": arrays(images=PIXELS),
         "no images": arrays(labels=LABELS),
@@ -115,7 +131,8 @@ def _lying(folder: Path) -> None:
     with zipfile.ZipFile(folder / "bad.npz", "w") as file:
         with file.open("images.npy", "w") as entry:
             np.lib.format.write_array_header_1_0(
-                entry, {"descr": "|u1", "fortran_order": False, "shape": (89 * 10**9 // 64, 8, 8, 1)}
+                entry,
+                {"descr": "|u1", "fortran_order": False, "shape": (89 * 10**9 // 64, 8, 8, 1)},
             )
             entry.write(bytes(1000))
         with file.open("labels.npy", "w") as entry:
@@ -134,11 +151,14 @@ def _damaged_entry(folder: Path) -> None:
     (folder / "bad.npz").write_bytes(bytes(content))
 
 
+_ENTRIES = (bytearray(b"PK\x03\x04"), bytearray(b"PK\x01\x02"))
+
+
 def _encrypted(folder: Path) -> None:
     np.savez(folder / "bad.npz", images=PIXELS, labels=LABELS)
     content = bytearray((folder / "bad.npz").read_bytes())
     for at in range(len(content) - 4):
-        if content[at : at + 4] in (b"PK\x03\x04", b"PK\x01\x02"):
+        if content[at : at + 4] in _ENTRIES:
             content[at + (6 if content[at + 2] == 3 else 8)] |= 1
     (folder / "bad.npz").write_bytes(bytes(content))
 
@@ -201,7 +221,9 @@ def _folders() -> dict[str, tuple[Prepare, frozenset[int], str]]:
         shutil.copyfile(source, os.fsencode(str(folder)) + b"/images/0/caf\xe9.png")
 
     def class_not_utf8(folder: Path) -> None:
-        shutil.copytree(folder / "images/0", os.fsencode(str(folder)).decode() + "/images/caf\udce9")
+        shutil.copytree(
+            folder / "images/0", os.fsencode(str(folder)).decode() + "/images/caf\udce9"
+        )
 
     def escape(folder: Path) -> None:
         shutil.copytree(folder / "images/0", folder / "images/\x1b[31mred\x07")

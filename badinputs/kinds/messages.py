@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from badinputs.case import EITHER, REFUSED, Case
+from badinputs.case import EITHER, Case
 from badinputs.damage import DAMAGES
 
 ANSWER = (
@@ -52,9 +52,10 @@ def _words() -> Iterator[Case]:
     yield Case("odd exchange", "a briefing as an upload", ("fuse", FILES[0], FILES[0]), needs=NEEDS)
     yield Case("odd exchange", "an upload as a briefing", ("fuse", FILES[1], FILES[1]), needs=NEEDS)
     yield Case("odd exchange", "no upload", ("fuse", FILES[0]), needs=NEEDS)
-    copied = lambda folder: (folder / "b.safetensors").write_bytes(  # noqa: E731
-        (folder / FILES[1]).read_bytes()
-    )
+
+    def copied(folder: Path) -> None:
+        (folder / "b.safetensors").write_bytes((folder / FILES[1]).read_bytes())
+
     words = (*FUSE[:3], "b.safetensors", *FUSE[3:])
     yield Case("odd exchange", "a copy of an upload", words, copied, needs=NEEDS)
 
@@ -181,7 +182,7 @@ BRIEFINGS: dict[str, Callable[[Path], None]] = {
     "std 0": _set("std", value=[0.0]),
     "no classes": _set("classes", value=[]),
     "a class twice": _set("classes", value=["0"] * 10),
-    "a class with an escape sequence": _set("classes", value=["\x1b[31m"] + list("123456789")),
+    "a class with an escape sequence": _set("classes", value=["\x1b[31m", *"123456789"]),
     "another net": _set("net", value={"backbone": "resnet50"}),
     "an unknown key": _set("surprise", value=1),
     "a seed of text": _set("seed", value="zero"),
@@ -203,4 +204,3 @@ UPLOADS: dict[str, Callable[[Path], None]] = {
     "telemetry of 10⁵ entries": _set("telemetry", value=[{"epoch": 1, "seconds": 1.0}] * 10**5),
     "another briefing": _set("briefing", value="0" * 64),
 }
-assert REFUSED

@@ -94,7 +94,7 @@ def _odd_values() -> Iterator[Case]:
             ('"seconds": ', '"seconds": "1", "was": '),
             ('"loss', '"\\u001b]0;title\\u0007loss'),
         ),
-        "round.json": (('"', '"\\u001b[2J'), (": ", ": null, \"was\": ")),
+        "round.json": (('"', '"\\u001b[2J'), (": ", ': null, "was": ')),
     }
     for file, changes in odd.items():
         for old, new in changes:

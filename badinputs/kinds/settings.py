@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from badinputs.case import EITHER, REFUSED, Case
@@ -49,17 +49,21 @@ STRANGE = (
     "budget.epochs=[1,true]", "partition.alpha=[0.5,0.5]", "name=\x1b[31mred",
     "recipes=['\x1b[2Jfafi']", "data.name=\u202edigits", "recipes=['[red]fafi[/red]']",
 )  # fmt: skip
+MAP = (
+    "recipes: [{use: closed-form, map: {blocks: [{use: patches, size: 3, count: %d, grid: %d}]}}]\n"
+)
+MANY = [number / 10 for number in range(1, 1001)]
 TOO_MUCH = (
-    ("a million cells", f"seeds: {list(range(1000))}\npartition: {{alpha: {[i / 10 for i in range(1, 1001)]}}}\n"),
+    ("a million cells", f"seeds: {list(range(1000))}\npartition: {{alpha: {MANY}}}\n"),
     ("100,000 seeds", f"seeds: {list(range(100_000))}\n"),
     ("a billion clients", "partition: {clients: 1000000000}\n"),
     ("images of a million pixels", "data: {name: digits, image: 1000000}\n"),
-    ("a map of 10⁹ features", "recipes: [{use: closed-form, map: {blocks: [{use: patches, size: 3, count: 1000000000, grid: 2}]}}]\n"),
-    ("a map of a huge grid", "recipes: [{use: closed-form, map: {blocks: [{use: patches, size: 3, count: 20, grid: 100000}]}}]\n"),
+    ("a map of 10⁹ features", MAP % (10**9, 2)),
+    ("a map of a huge grid", MAP % (20, 100_000)),
     ("10¹² epochs", "budget: {epochs: 1000000000000}\n"),
-    ("a bank of 10¹² images", "data: {name: digits, train_limit: 1000000000000}\n"),
+    ("a limit of 10¹² images", "data: {name: digits, train_limit: 1000000000000}\n"),
     ("10⁹ rounds", "recipes: [fedavg]\nrounds: {count: 1000000000}\n"),
-)  # fmt: skip
+)
 BASE = (
     "name: tiny\ndata: {name: digits, train_limit: 150, test_limit: 60}\n"
     "partition: {alpha: 0.5, clients: 3}\nnet: {backbone: conv4}\n"
@@ -117,7 +121,13 @@ def cases() -> Iterator[Case]:
 
 
 # Values that mean something else than an error, for a reason that the documentation gives.
-ALLOWED = ("name=3", "partition.alpha=[0.5,0.5]", "data.path=x", "partition.labels=99", "name=\x1b[31mred")
+ALLOWED = (
+    "name=3",
+    "partition.alpha=[0.5,0.5]",
+    "data.path=x",
+    "partition.labels=99",
+    "name=\x1b[31mred",
+)
 
 
 def _asked(word: str, codes: frozenset[int] = REFUSED) -> Case:
@@ -126,7 +136,7 @@ def _asked(word: str, codes: frozenset[int] = REFUSED) -> Case:
     )
 
 
-def _study(content: str) -> object:
+def _study(content: str) -> Callable[[Path], None]:
     def prepare(folder: Path) -> None:
         (folder / "study.yaml").write_bytes(content.encode("utf-8", "surrogateescape"))
 
