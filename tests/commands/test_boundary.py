@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -94,7 +93,10 @@ def test_a_stop_is_one_line_whatever_a_library_makes_of_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = f"{stopping.LINE}\n"
-    cases = [(KeyboardInterrupt(), None, 130), (click.Abort(), None, 130)]
+    cases: list[tuple[BaseException, int | None, int]] = [
+        (KeyboardInterrupt(), None, 130),
+        (click.Abort(), None, 130),
+    ]
     cases += [(stopping.Stopped(15), 15, 143), (RuntimeError("init failed"), 15, 143)]
     cases += [(stopping.Stopped(1), 1, 129), (AccordError("a worker died"), 2, 130)]
     for error, arrived, code in cases:
@@ -130,8 +132,7 @@ def test_a_worker_tells_the_same_sentences() -> None:
 
 
 def test_a_process_without_streams_or_on_a_full_disk(tmp_path: Path) -> None:
-    """All in one process per case, because a process takes a second to start."""
-    script = 'exec "$0" -m accord recipes {}'
+    script = '"$0" -m accord recipes {}'
     shell = [
         (">&-", 2, "standard output is closed"),
         (">/dev/full", 2, "standard output: No space left on device"),
@@ -141,13 +142,11 @@ def test_a_process_without_streams_or_on_a_full_disk(tmp_path: Path) -> None:
     ]
     for way, code, said in shell:
         done = subprocess.run(
-            ["bash", "-c", script.format(way).replace("exec", "" if "|" in way else "exec"),
-             sys.executable],
+            ["bash", "-c", script.format(way), sys.executable],
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            env={**os.environ, "COLUMNS": "80"},
-        )  # fmt: skip
+        )
         assert done.returncode == code, (way, done.stderr)
         assert said in done.stderr
         assert "Traceback" not in done.stderr

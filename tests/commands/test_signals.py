@@ -112,11 +112,12 @@ def test_no_worker_outlives_a_killed_parent(study: Raw, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     words = ["-m", "accord", "run", "study.yaml", "--workers", "3"]
     process = subprocess.Popen([sys.executable, *words], cwd=tmp_path, stderr=subprocess.DEVNULL)
-    deadline, workers = time.monotonic() + 60, []
+    deadline = time.monotonic() + 60
+    workers: list[psutil.Process] = []
     while len(workers) < 3:
         assert time.monotonic() < deadline
         workers = psutil.Process(process.pid).children()
     process.kill()
     process.wait()
-    gone, alive = psutil.wait_procs(workers, timeout=5)
+    _, alive = psutil.wait_procs(workers, timeout=5)
     assert not alive
