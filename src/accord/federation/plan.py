@@ -23,6 +23,7 @@ from accord.federation.devices import check_device_names, check_devices
 from accord.federation.keys import bank_of, kind_of_work, training_key, trial_key
 from accord.federation.map_run import MapRun
 from accord.federation.remarks import Privacy, about_sites, empty_classes, lacking_in_bank
+from accord.federation.room import refuse_large_steps
 from accord.federation.rounds import check_rounds
 from accord.federation.server_runs import map_run, teacher_run
 from accord.federation.teacher import NAME
@@ -150,6 +151,7 @@ class Plan:
                 if bank and bank.source:
                     check_source(TrialFolder(Path(bank.source)), trial, allocation)
                 check_map(trial, allocation)
+                refuse_large_steps(trial, allocation)
                 rehearse(trial, allocation)
             except AccordError as error:
                 raise AccordError(f"recipe {trial.recipe.name!r}: {error}") from None
