@@ -33,12 +33,14 @@ from benchmarks.workspace import workspace
 
 ACCORD = [sys.executable, "-m", "accord"]
 TIMED = {"seconds", "server_seconds"}
+LEAST = 4.0  # seconds until a kill, at most; a command that has little left to do is shorter
+ENDING = 20.0  # seconds in which all processes of a killed command must have ended
 PATIENCE = 600.0  # seconds in which a command must end
 ENGINES = ("local", "dask", "files", "flower")
 Others = Callable[[], list[int]]  # processes that belong to the engine, not to the command
 STUDY: dict[str, Any] = {
     "name": "kills",
-    "data": {"name": "digits", "train_limit": 240, "test_limit": 60},
+    "data": {"name": "digits", "train_limit": 150, "test_limit": 40},
     "partition": {"alpha": 0.5, "clients": 3},
     "net": {"backbone": "conv4"},
     "budget": {"epochs": 4, "batch": 16, "checkpoints": [2, 4]},
@@ -72,6 +74,7 @@ class Kills:
             process = subprocess.Popen(
                 [*ACCORD, *words], stdout=log, stderr=log, cwd=folder, start_new_session=True
             )
+        began = time.monotonic()
         wait = self.draws.uniform(0, self.usual) if self.done < self.wanted else PATIENCE
         try:
             code = process.wait(wait)
@@ -80,6 +83,7 @@ class Kills:
             return False
         if code not in (0, 1, 2, 3):
             raise SystemExit(f"{' '.join(words)} ended with {code}; see {folder / 'log.txt'}")
+        self.usual = max(LEAST, min(self.usual, time.monotonic() - began))
         return code == 0
 
     def _kill(self, process: subprocess.Popen[bytes], others: list[int]) -> None:
@@ -97,7 +101,9 @@ class Kills:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        time.sleep(3)
+        end = time.monotonic() + ENDING
+        while any(map(_works, family)) and time.monotonic() < end:
+            time.sleep(0.1)
         self.left_behind += sum(map(_works, family))
 
 

@@ -365,3 +365,32 @@ def test_a_folder_that_cannot_be_made_is_told_in_a_sentence(say: Say) -> None:
         assert (code, "Traceback" in told, "accord: " in told) == (2, False, True), told
     code, told = say("flower", "keys", "/proc/nowhere", "--host", "a", "--client", "b")
     assert (code, "Traceback" in told) == (2, False), told
+
+
+def test_a_copy_and_other_images_in_a_later_round_are_refused(say: Say, box: Path) -> None:
+    """One client under two names, and a client that comes back with other images."""
+    shutil.copy(box / "north.safetensors", box / "copy.safetensors")
+    damaged(box / "copy.safetensors", client="copy")
+    words = ["fuse", "briefing.safetensors", "north.safetensors", "copy.safetensors"]
+    code, told = say(*words, "--save", "model")
+    assert (code, "clients north and copy sent the same weights" in " ".join(told.split())) == (
+        2,
+        True,
+    )
+    code, _ = say(*words, "--save", "model", "--without", "copy")
+    assert code == 0
+    study = {**STUDY, "recipes": ["fedavg"], "rounds": {"count": 2}}
+    accord.brief(study, box / "r1.safetensors", quiet=True)
+    found = accord.answer(box / "r1.safetensors", box / "north.npz", "north", keep=box / "keep")
+    found.save(box / "n1.safetensors")
+    assert say("fuse", "r1.safetensors", "n1.safetensors", "--next", "r2.safetensors")[0] == 0
+    images = np.load(box / "north.npz")["images"]
+    np.savez(box / "other.npz", images=images, labels=np.arange(12) % 2)
+    for data, code in (("other", 2), ("north", 0)):
+        made = accord.answer(
+            box / "r2.safetensors", box / f"{data}.npz", "north", keep=box / "keep"
+        )
+        made.save(box / "n2.safetensors")
+        done, told = say("fuse", "r2.safetensors", "n2.safetensors", "--save", f"m-{data}")
+        assert done == code, told
+        assert ("sent the label counts [4, 4, 4] in the round before" in told) == (code == 2)

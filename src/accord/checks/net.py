@@ -26,11 +26,12 @@ def check_net(upload: Upload, briefing: Briefing, where: str) -> None:
     encoder = net.encoder
     if not isinstance(encoder, Encoder):
         raise TypeError("clients that train nets have no map")
-    _check_noise(upload, briefing, net, where)
+    answer = _answer_to_noise(upload, briefing, net, where)
     _check_sizes(upload, where)
     pixels = largest_pixels(header.mean, header.std, header.height, header.width)
     _check_running(upload, briefing, encoder, pixels, where)
     _check_features(upload, encoder, pixels, where)
+    _check_noise(upload, answer, where)
 
 
 def _check_sizes(upload: Upload, where: str) -> None:
@@ -81,8 +82,8 @@ def _check_features(upload: Upload, encoder: Encoder, pixels: Tensor, where: str
         )
 
 
-def _check_noise(upload: Upload, briefing: Briefing, net: Net, where: str) -> None:
-    """The answer to the images of noise, which the server knows, is computed again."""
+def _answer_to_noise(upload: Upload, briefing: Briefing, net: Net, where: str) -> Tensor:
+    """The net's mean feature of the images of noise, which the server knows."""
     count = noise_images(upload.header.samples)
     expected = noise_feature(net, count, briefing.header, CPU).double()
     if not bool(expected.isfinite().all()):
@@ -90,10 +91,14 @@ def _check_noise(upload: Upload, briefing: Briefing, net: Net, where: str) -> No
             f"{where}: its net gives NaN or infinity for images of noise, so it cannot be used. "
             "Train this client again, or leave it out (--without NAME)."
         )
+    return expected
+
+
+def _check_noise(upload: Upload, expected: Tensor, where: str) -> None:
     apart = (upload.tensors["noise_feature"].double() - expected).abs()
     refuse(
         apart > NOISE * expected.abs().max() + 1e-30,
-        f"{where}: tensor 'noise_feature' should be the mean feature of {count} images of noise, "
-        f"which the client's own net gives; found a difference of {at_worst(apart)} from "
+        f"{where}: tensor 'noise_feature' should be the mean feature of images of noise, which "
+        f"the client's own net gives; found a difference of {at_worst(apart)} from "
         f"{at_worst(expected.abs())}",
     )
