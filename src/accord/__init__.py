@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from accord.api import (
         advise,
         answer,
+        audit,
         brief,
         diagnose,
         fuse,
@@ -37,6 +38,7 @@ __all__ = [
     "Study",
     "advise",
     "answer",
+    "audit",
     "brief",
     "diagnose",
     "fuse",
@@ -52,7 +54,17 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(
         (
-            *("advise", "answer", "brief", "diagnose", "fuse", "fuse_files", "load", "run"),
+            *(
+                "advise",
+                "answer",
+                "audit",
+                "brief",
+                "diagnose",
+                "fuse",
+                "fuse_files",
+                "load",
+                "run",
+            ),
             *("teacher", "write_report"),
         ),
         "accord.api",
