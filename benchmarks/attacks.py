@@ -47,8 +47,8 @@ def accuracies(run: Path) -> list[str]:
         _row("α", "recipe", "fusion", *map(_heading, cells)),
         _row(*["---"] * (3 + len(cells))),
     ]
-    for line, values in found.items():
-        lines.append(_row(*line, *(_spread(values.get(cell, [])) for cell in cells)))
+    for names, values in found.items():
+        lines.append(_row(*names, *(_spread(values.get(cell, [])) for cell in cells)))
     return lines
 
 

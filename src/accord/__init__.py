@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from accord.api import (
         advise,
         answer,
+        audit,
         brief,
         diagnose,
         fuse,
@@ -36,6 +37,7 @@ __all__ = [
     "Study",
     "advise",
     "answer",
+    "audit",
     "brief",
     "diagnose",
     "fuse",
@@ -51,7 +53,17 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(
         (
-            *("advise", "answer", "brief", "diagnose", "fuse", "fuse_files", "load", "run"),
+            *(
+                "advise",
+                "answer",
+                "audit",
+                "brief",
+                "diagnose",
+                "fuse",
+                "fuse_files",
+                "load",
+                "run",
+            ),
             *("teacher", "write_report"),
         ),
         "accord.api",

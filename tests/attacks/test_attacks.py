@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from accord.attacks import attacks
-from accord.attacks.base import make_attack
+from accord.attacks.base import attacks, make_attack
 from accord.attacks.settings import NO_ATTACK, AttackConfig
 from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator, torch_generator
-from accord.data.allocation import allocate, allocation_key
+from accord.data.allocation import allocate
+from accord.data.allocation_keys import allocation_key
 from accord.data.datasets import load
 from accord.data.hostile import hostile_clients
 from accord.data.schemes import make_scheme

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from accord.core.errors import AccordError
 from accord.data import partition as partitions
-from accord.data.allocation import Allocation, allocate, allocation_key, open_allocation, public_key
+from accord.data.allocation import Allocation, allocate, open_allocation
+from accord.data.allocation_keys import allocation_key, public_key
 from accord.data.datasets import load
 from accord.data.images import Dataset, Images, Indices
 from accord.data.schemes import Scheme, make_scheme

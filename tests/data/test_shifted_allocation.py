@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from accord.data.allocation import Allocation, allocate, allocation_key, open_allocation
+from accord.data.allocation import Allocation, allocate, open_allocation
+from accord.data.allocation_keys import allocation_key
 from accord.data.datasets import load
 from accord.data.images import Bytes
 from accord.data.imageset import ImageSet

@@ -1,5 +1,4 @@
-"""What hostile clients do to their labels, their counts and their uploads, one file per attack."""
+"""What hostile clients do to their labels, their counts and their uploads, one file per attack.
 
-from accord.attacks.base import Attack, attacks
-
-__all__ = ["Attack", "attacks"]
+It imports nothing, because the settings of a study are read without torch.
+"""

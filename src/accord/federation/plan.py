@@ -10,7 +10,8 @@ from pathlib import Path
 from accord.balance import balances
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
-from accord.data.allocation import Allocation, allocate, allocation_key
+from accord.data.allocation import Allocation, allocate
+from accord.data.allocation_keys import allocation_key
 from accord.data.datasets import load as load_dataset
 from accord.data.elsewhere import no_images
 from accord.data.images import Dataset

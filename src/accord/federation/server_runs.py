@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accord.data.allocation import public_key
+from accord.data.allocation_keys import public_key
 from accord.federation.briefing import settled_map
 from accord.federation.keys import bank_of, key_of, training_key
 from accord.federation.map_run import MapRun
