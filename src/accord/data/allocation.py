@@ -20,6 +20,7 @@ from accord.core.files import write_json
 from accord.core.names import shown
 from accord.data import partition as partitions
 from accord.data.allocation_file import AllocationFile
+from accord.data.allocation_keys import allocation_key
 from accord.data.datasets import open_cached
 from accord.data.elsewhere import no_images
 from accord.data.hostile import announced, hostile_clients
