@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 from accord.attacks.settings import NO_ATTACK, AttackConfig
-from accord.data.allocation import Allocation
 from accord.data.images import Dataset
 from accord.data.schemes import Scheme
 from accord.data.settings import NO_SHIFT, DataConfig, ShiftConfig
+
+if TYPE_CHECKING:
+    from accord.data.allocation import Allocation
 
 
 def allocation_key(
