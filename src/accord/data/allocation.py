@@ -150,6 +150,9 @@ class Allocation:
             shift=self.shift,
             attack=self.attack,
             partition=target.name,
+            key=allocation_key(
+                self.dataset, self.data, self.scheme, self.seed, self.shift, self.attack
+            ),
         )
         write_json(path, content.model_dump(mode="json"))
 
@@ -286,8 +289,8 @@ def open_allocation(path: Path) -> Allocation:
     dataset = open_cached(Path(content.folder)) if here else no_images(content.data)
     partition = partitions.load(path.with_name(content.partition))
     made_from = (dataset, content.data, content.scheme, content.seed)
-    if allocation_key(*made_from, content.shift, content.attack) != path.stem:
-        raise AccordError(f"{path} is damaged: its name stands for other settings. Delete it.")
+    if allocation_key(*made_from, content.shift, content.attack) != content.key:
+        raise AccordError(f"{path} is damaged: its settings do not fit its key. Delete it.")
     chosen = split_of(*made_from)
     return Allocation(
         dataset,

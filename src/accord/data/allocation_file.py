@@ -24,6 +24,7 @@ class AllocationFile(Config):
     attack: AttackConfig = NO_ATTACK
     # The name of the partition's file in the same folder.
     partition: str = Field(pattern=r"^[A-Za-z0-9._-]+\.safetensors$")
+    key: str  # the hash of all settings above, which shows damage
 
     @classmethod
     def read(cls, path: Path) -> AllocationFile:

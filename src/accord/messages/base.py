@@ -62,13 +62,13 @@ class Message:
         if about.get("kind") != cls.kind:
             found = str(about.get("kind", "no Accord message"))[:80]
             raise AccordError(f"{where}: expected one {cls.kind}, found {found}.")
-        said = {key: about.get(key) for key in ("kind", "header")}
-        if about.get("seal") != seal(said, tensors):
-            raise _not_whole(cls.kind, where, "its content does not fit its checksum")
         try:
             header = parse(cls.header_type, about.get("header"), where)
         except AccordError as error:
             raise AccordError(f"{error} Make or fetch it again.") from None
+        said = {key: about.get(key) for key in ("kind", "header")}
+        if about.get("seal") != seal(said, tensors):
+            raise _not_whole(cls.kind, where, "its content does not fit its checksum")
         return cls(header, tensors)
 
     def save(self, path: Path) -> int:
