@@ -96,7 +96,7 @@ def test_skill_is_asked_only_of_classes_that_a_client_holds() -> None:
 
 
 def test_hostile_nets_are_first(tmp_path: Path) -> None:
-    for name in ("random", "near-copied", "inflated"):
+    for name in ("random", "near-copied"):
         with case(name):
             found, hostile = audited(tmp_path / name, "ce-ensemble", {"name": name})
             assert hostile[0] in found.clear
@@ -139,6 +139,12 @@ def test_the_command_shows_the_clients_and_what_to_do(tmp_path: Path, here: Here
     assert "stands out clearly" in done.out
     assert found.command is not None
     assert found.command in done.out
+    other = next(str(k) for k in range(CLIENTS) if str(k) != hostile[0])
+    (path,) = (tmp_path / "run").glob(f"trials/*/uploads/client-{other}.safetensors")
+    path.write_bytes(b"")  # a damaged upload is the clearest sign, and the others are still judged
+    (damaged,) = accord.audit(tmp_path / "run")
+    assert list(damaged.signs)[:2] == [other, hostile[0]]
+    assert damaged.signs[other][0].kind == "refused"
     told = json.loads(here("audit", str(tmp_path / "run"), "--json").out)
-    assert told[0]["clients"][0]["client"] == hostile[0]
-    assert told[0]["clients"][0]["clear"] is True
+    assert told[0]["clients"][1]["client"] == hostile[0]
+    assert told[0]["clients"][1]["clear"] is True

@@ -7,13 +7,13 @@ kinds of evidence can hide from them.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accord.attacks.settings import AttackConfig
-from accord.auditing.kinds import Case, Kind, kinds
+from accord.auditing.kinds import Case, kinds
 from accord.auditing.sign import CLEAR, FEWEST, Sign
 from accord.core.config import parse
 from accord.core.errors import AccordError
@@ -24,13 +24,14 @@ from accord.data.imageset import ImageSet
 from accord.data.schemes import make_scheme
 from accord.data.settings import DataConfig, ShiftConfig
 from accord.diagnosis.reading import fusions_at_end, own_fusion
-from accord.diagnosis.remedies import fuse_with, has_uploads
+from accord.diagnosis.remedies import fuse_with
 from accord.federation.tasks.base import one_thread
 from accord.fusion.base import Fusion, fusions
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing
 from accord.report.evidence import ODD, Evidence, RunEvidence
 
+REFUSED = 10.0  # the strength of an upload that is damaged or impossible
 MOST_IMAGES = 1_000  # labelled images of the server that are used, at even distances
 
 
@@ -80,15 +81,14 @@ def audit_runs(runs: Sequence[RunEvidence], *, quick: bool = False) -> list[Audi
 
 def audit_trial(run: RunEvidence, trial: Evidence, *, quick: bool = False) -> Audited | None:
     """The audit of one trial; None if it has no uploads of several clients."""
-    if trial.pooled or len(trial.clients) < 2 or not has_uploads(trial):
-        return None
     folder = trial.folder.last_round
-    briefing = Briefing.load(folder.briefing)
-    paths = [folder.upload(name, 0, last=True) for name in trial.clients]
-    files = UploadFiles(paths, briefing)
+    paths = {name: folder.upload(name, 0, last=True) for name in trial.clients}
+    paths = {name: path for name, path in paths.items() if path.exists()}
+    if trial.pooled or len(paths) < 2 or not folder.briefing.exists():
+        return None
     labelled, part = (None, "") if quick else labelled_images(run, trial)
-    case = Case(briefing, files, rule_of(trial), labelled, part)
-    signs = ranked(case, quick)
+    case = Case(Briefing.load(folder.briefing), rule_of(trial), labelled, part)
+    signs = ranked(case, paths, quick)
     clear = [name for name, found in signs.items() if found and found[0].strength >= CLEAR]
     return Audited(
         run=run.label,
@@ -101,33 +101,31 @@ def audit_trial(run: RunEvidence, trial: Evidence, *, quick: bool = False) -> Au
     )
 
 
-def ranked(case: Case, quick: bool) -> dict[str, list[Sign]]:
-    """Client → its signs. Every upload is read once."""
+def ranked(case: Case, paths: Mapping[str, Path], quick: bool) -> dict[str, list[Sign]]:
+    """Client → its signs. Every upload is read once; one that is refused is the clearest sign."""
     uploads = case.briefing.header.uploads
     asked = [
         kinds.get(name)(case)
         for name in kinds
         if kinds.get(name).of in (uploads, "both") and (kinds.get(name).quick or not quick)
     ]
-    names = _see(case, asked)
-    signs: dict[str, list[Sign]] = {name: [] for name in names}
-    for kind in asked:
+    signs: dict[str, list[Sign]] = {name: [] for name in paths}
+    for client, path in paths.items():
+        try:
+            upload = UploadFiles([path], case.briefing).load(0)
+        except AccordError as error:
+            signs[client].append(Sign(client, "refused", REFUSED, str(error)))
+            continue
+        case.accepted.append(path)
+        for kind in asked:
+            kind.see(upload)
+    for kind in asked if case.accepted else ():
         for sign in kind.judge():
             signs[sign.client].append(sign)
     for found in signs.values():
         found.sort(key=lambda sign: -sign.strength)
     order = sorted(signs, key=lambda name: -(signs[name][0].strength if signs[name] else 0.0))
     return {name: signs[name] for name in order}
-
-
-def _see(case: Case, asked: Sequence[Kind]) -> list[str]:
-    names = []
-    for index in range(len(case.files)):
-        upload = case.files.load(index)
-        names.append(upload.header.client)
-        for kind in asked:
-            kind.see(upload)
-    return names
 
 
 def rule_of(trial: Evidence) -> Fusion | None:

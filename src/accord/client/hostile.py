@@ -43,23 +43,23 @@ class Hostile:
         told = self.attack.labels(labels, len(header.classes), rng, sums=sums)
         return replace(data, labels=told.numpy())
 
-    def net(self, trained: Net, data: ImageSet, device: torch.device) -> Net:
-        """The net that is sent; the statistics of its batch norms are measured again.
+    def net(self, trained: Net, data: ImageSet, steps: int, device: torch.device) -> Net:
+        """The net that is sent; its batch norms have statistics that fit, and count `steps`.
 
         The client's own net is not changed.
         """
-        learnt = {name: p.detach() for name, p in trained.named_parameters()}
-        start = {n: t.to(device) for n, t in unprefixed(NET, self.briefing.tensors).items()}
-        changed = self.attack.weights(_on_cpu(learnt), _on_cpu(start), self._draws())
-        if all(torch.equal(tensor, learnt[name].cpu()) for name, tensor in changed.items()):
-            return trained
+        start = unprefixed(NET, self.briefing.tensors)
+        learnt = {name: p.detach().cpu() for name, p in trained.named_parameters()}
+        changed = self.attack.weights(learnt, start, self._draws())
         sent = copy.deepcopy(trained)
-        with torch.no_grad():
-            for name, parameter in sent.named_parameters():
-                parameter.copy_(changed[name])
-        measure_batch_norms(sent, data, self.briefing.header, device)
-        steps = {n: b for n, b in trained.named_buffers() if n.endswith("num_batches_tracked")}
-        sent.load_state_dict(steps, strict=False)  # as many steps as an honest client
+        if any(not torch.equal(tensor, learnt[name]) for name, tensor in changed.items()):
+            with torch.no_grad():
+                for name, parameter in sent.named_parameters():
+                    parameter.copy_(changed[name])
+            measure_batch_norms(sent, data, self.briefing.header, device)
+        for name, buffer in sent.named_buffers():
+            if name.endswith("num_batches_tracked"):
+                buffer.fill_(int(start[name]) + steps)
         if not all(bool(t.isfinite().all()) for t in sent.state_dict().values()):
             raise ClientError("the attack makes weights infinite. Set a smaller attack.strength.")
         return sent
@@ -72,7 +72,3 @@ class Hostile:
     def _draws(self) -> torch.Generator:
         header = self.briefing.header
         return torch_generator(header.seed, self.name, "attack", header.round)
-
-
-def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.cpu() for name, tensor in tensors.items()}

@@ -25,9 +25,9 @@ NOISE = 0.05  # images of noise as a share of the client's images; at least four
 
 
 def measure_client(
-    net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
+    net: Net, data: ImageSet, header: BriefingHeader, device: torch.device, said: int | None = None
 ) -> tuple[float, dict[str, Tensor]]:
-    """The train accuracy, and the statistics of an upload.
+    """The train accuracy, and the statistics of an upload; `said`: the images it will claim.
 
     `feature_mean`, `feature_var` (d): mean and variance of f over all images. `class_means` (C, d):
     mean of f per class, 0 for classes that the client does not hold. `score_mean`, `score_std` (C):
@@ -70,7 +70,7 @@ def measure_client(
         "score_std": (score_square - score_mean.square()).clamp(min=0).sqrt(),
         "score_own": _mean_by_class(own[sample], data.labels[sample], classes),
         "score_rotated": _rotated_scores(net, data.take(sample), header, device, P),
-        "noise_feature": noise_feature(net, noise_images(n), header, device),
+        "noise_feature": noise_feature(net, noise_images(said or n), header, device),
     }
     return correct / n, {name: tensor.float() for name, tensor in statistics.items()}
 

@@ -203,14 +203,16 @@ class Training(Client):
     def upload(self) -> Upload:
         header = self.briefing.header
         net, device = self.net, self.precision.device
+        images = int(self.said.sum())
         if self.hostile is not None:
-            net = self.hostile.net(net, self.data, device)
-        accuracy, statistics = measure_client(net, self.data, header, device)
+            steps = (self.epoch - header.first_epoch) * math.ceil(images / self.budget.batch)
+            net = self.hostile.net(net, self.data, steps, device)
+        accuracy, statistics = measure_client(net, self.data, header, device, images)
         upload = Upload(
             UploadHeader(
                 client=self.name,
                 epoch=self.epoch,
-                samples=int(self.said.sum()),
+                samples=images,
                 train_accuracy=accuracy,
                 briefing=self.briefing.digest,
                 telemetry=tuple(self.telemetry),

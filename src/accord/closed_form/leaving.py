@@ -75,16 +75,19 @@ def gains_without_each(
     """
     relative = relative_penalty(total, penalty)
     before = checked.hits(total, relative)
-    for one in clients:
-        after = None if before is None else _hits_without(total, one, checked, relative)
+    for after in hits_without_each(total, clients, checked, relative):
         yield None if before is None or after is None else Gain.of(before, after)
 
 
-def _hits_without(total: Sums, one: Sums, checked: Checked, relative: float) -> Tensor | None:
-    try:
-        return checked.hits(total - one, relative)
-    except AccordError:
-        return None  # it is not a part of this total
+def hits_without_each(
+    total: Sums, clients: Iterable[Sums], checked: Checked, relative: float
+) -> Iterator[Tensor | None]:
+    """The images that are right without each client; None if the total cannot be without it."""
+    for one in clients:
+        try:
+            yield checked.hits(total - one, relative)
+        except AccordError:
+            yield None  # it is not a part of this total
 
 
 def relative_penalty(total: Sums, penalty: float | None) -> float:

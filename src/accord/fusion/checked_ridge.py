@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from accord.closed_form.leaving import Checked, Gain, gains_without_each
+from accord.closed_form.leaving import Checked, Gain, hits_without_each, relative_penalty
 from accord.closed_form.sums import Sums
 from accord.data.imageset import ImageSet
 from accord.fusion.base import Scene, fusions
@@ -19,6 +20,7 @@ from accord.nets.inference import forward_all
 from accord.nets.net import loaded_net
 
 MOST_IMAGES = 2_000  # images that are used for the check, at even distances
+AHEAD = 2  # clients that are left out together if one alone does not help
 ERRORS = 2.0  # standard errors: a smaller gain may be chance
 
 
@@ -28,8 +30,8 @@ class CheckedRidge(RidgeFusion):
 
     The images are validation images or, without any, public ones; never test images. The client
     whose leaving helps most is dropped if the accuracy rises by more than `gain` and by more than
-    two standard errors of the paired difference. Then the others are asked again. Fewer than half
-    of the clients are dropped.
+    two standard errors of the paired difference. Then the others are asked again. If no client
+    alone helps, pairs are tried. Fewer than half of the clients are dropped.
     """
 
     needs_labelled: ClassVar[bool] = True
@@ -45,37 +47,42 @@ class CheckedRidge(RidgeFusion):
             yield Upload(header, found.tensors)
 
     def kept(self, scene: Scene) -> tuple[Sums, dict[str, float]]:
-        """The total of the clients that stay, and the gain of each one that was dropped."""
+        """The total of the clients that stay, and the gain of each one that was dropped.
+
+        Two hostile clients can hide each other, so that one more client is left out for a trial
+        before the search ends.
+        """
         if scene.total is None:
             raise ValueError("the fusion 'ridge-checked' needs sums, but the uploads hold none")
-        total, checked = scene.total, checked_images(scene.labelled, scene.briefing)
-        stay = list(range(len(scene.uploads)))
-        dropped: dict[str, float] = {}
-        while 2 * len(dropped) + 2 < len(scene.uploads):
-            worst = self._worst(total, scene, stay, checked)
-            if worst is None:
+        checked = checked_images(scene.labelled, scene.briefing)
+        relative = relative_penalty(scene.total, self.penalty)
+        total, hits = scene.total, checked.hits(scene.total, relative)
+        trial, left, dropped = total, list[int](), dict[str, float]()
+        while hits is not None and len(left) <= len(dropped) + AHEAD - 1:
+            if 2 * len(left) + 2 >= len(scene.uploads):
                 break
-            place, gain = worst
-            upload = scene.uploads.load(place)
-            total, dropped = (
-                total - Sums.of(upload.tensors),
-                {**dropped, f"dropped {upload.header.client}": gain},
-            )
-            stay.remove(place)
+            best = self._best(trial, scene, left, checked, relative)
+            if best is None:
+                break
+            place, found = best
+            trial, left = trial - Sums.of(scene.uploads.load(place).tensors), [*left, place]
+            one = Gain.of(hits, found)
+            if one.gain > self.gain and one.gain > ERRORS * one.error:
+                total, hits = trial, found
+                names = [scene.uploads.load(k).header.client for k in left]
+                dropped |= {f"dropped {name}": one.gain for name in names[len(dropped) :]}
         return total, dropped
 
-    def _worst(
-        self, total: Sums, scene: Scene, stay: list[int], checked: Checked
-    ) -> tuple[int, float] | None:
-        """The client whose leaving helps most, and by how much; None if none helps enough."""
+    def _best(
+        self, total: Sums, scene: Scene, left: list[int], checked: Checked, relative: float
+    ) -> tuple[int, Tensor] | None:
+        """The client without whom most images are right, and these images; None: nobody."""
+        stay = [place for place in range(len(scene.uploads)) if place not in left]
         sums = (Sums.of(scene.uploads.load(place).tensors) for place in stay)
-        found = zip(stay, gains_without_each(total, sums, checked, self.penalty), strict=True)
-        known = {place: one.gain for place, one in found if one is not None and self._clear(one)}
-        best = max(known, key=known.__getitem__, default=None)
-        return None if best is None else (best, known[best])
-
-    def _clear(self, one: Gain) -> bool:
-        return one.gain > self.gain and one.gain > ERRORS * one.error
+        each = zip(stay, hits_without_each(total, sums, checked, relative), strict=True)
+        found = {place: hits for place, hits in each if hits is not None}
+        best = max(found, key=lambda place: int(found[place].sum()), default=None)
+        return None if best is None else (best, found[best])
 
 
 def checked_images(images: ImageSet, briefing: Briefing) -> Checked:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from accord.auditing.sign import Sign
@@ -22,10 +23,15 @@ class Case:
     """What is known about a trial besides its uploads."""
 
     briefing: Briefing
-    files: UploadFiles
     rule: Fusion | None  # the trial's own fusion
     labelled: ImageSet | None  # validation or public images; None for a quick look
     part: str = ""  # which of them
+    accepted: list[Path] = field(default_factory=list)  # uploads that were seen and not refused
+
+    @cached_property
+    def files(self) -> UploadFiles:
+        """The uploads, for kinds of evidence that read them again."""
+        return UploadFiles(self.accepted, self.briefing)
 
     @cached_property
     def outputs(self) -> list[Outputs]:
