@@ -53,18 +53,8 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(
         (
-            *(
-                "advise",
-                "answer",
-                "audit",
-                "brief",
-                "diagnose",
-                "fuse",
-                "fuse_files",
-                "load",
-                "run",
-            ),
-            *("teacher", "write_report"),
+            *("advise", "answer", "audit", "brief", "diagnose", "fuse", "fuse_files", "load"),
+            *("run", "teacher", "write_report"),
         ),
         "accord.api",
     ),

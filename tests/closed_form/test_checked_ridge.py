@@ -12,11 +12,12 @@ from accord.closed_form.leaving import Checked
 from accord.closed_form.sums import Sums
 from accord.core.parts import make_part
 from accord.fusion import checked_ridge, fusions
-from accord.fusion.base import Scene, Summary
+from accord.fusion.base import Scene
 from accord.fusion.checked_ridge import CheckedRidge
 from accord.messages import Upload, UploadHeader
 from closed_forms import dealt, pixels, sums_by_hand
 from core.cases import case
+from held import Held
 from tests_support import brief_for, images_of
 
 BRIEFING = brief_for("fafi")  # the features of images are given below
@@ -25,19 +26,9 @@ HELD = DATA.take(np.arange(500, 700))
 CHECKED = Checked(torch.from_numpy(HELD.features), torch.from_numpy(HELD.labels))
 
 
-class Sent(list[Upload]):
-    briefing = BRIEFING
-
-    def load(self, index: int) -> Upload:
-        return self[index]
-
-    def summaries(self) -> list[Summary]:
-        return [Summary(upload.header, upload.tensors) for upload in self]
-
-
 def dropped(sums: list[Sums], **settings: float) -> set[str]:
     """The names of the clients that the rule drops."""
-    sent = Sent()
+    sent = Held(BRIEFING)
     for index, one in enumerate(sums):
         header = UploadHeader(client=str(index), epoch=1, samples=one.total, briefing="")
         sent.append(Upload(header, one.tensors("float32")))

@@ -14,31 +14,22 @@ from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
 from accord.data.imageset import ImageSet
 from accord.fusion import fusions
-from accord.fusion.base import Merge, Scene, Summary
+from accord.fusion.base import Merge, Scene
 from accord.fusion.coordinates import by_coordinate
 from accord.fusion.median import middle
 from accord.fusion.trimmed import TrimmedMean
 from accord.messages import NET, Upload, UploadHeader
 from core.cases import case
 from fusion.clients import BRIEFING
+from held import Held
 
 NO_IMAGES = ImageSet(np.zeros((0, 8, 8, 3), np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
 RULES = ("median", "trimmed-mean")
 
 
-class Held(list[Upload]):
-    briefing = BRIEFING
-
-    def load(self, index: int) -> Upload:
-        return self[index]
-
-    def summaries(self) -> list[Summary]:
-        return [Summary(upload.header, upload.tensors) for upload in self]
-
-
 def uploads_of(values: Tensor, samples: int = 1) -> Held:
     """Clients whose nets hold the rows of `values`, in three tensors of different shapes."""
-    found = Held()
+    found = Held(BRIEFING)
     for index, row in enumerate(values):
         first, rest = row[:4].reshape(2, 2), row[4:]
         tensors = {NET + "b": first, NET + "a": rest, NET + "steps": torch.tensor(index)}

@@ -17,6 +17,7 @@ from accord.fusion import Fusion, Outputs, Summary, fusions
 from accord.fusion.base import Merge, ReferenceRule, Scene, Vote
 from accord.messages import Upload, UploadHeader
 from core.cases import looped
+from held import Held
 from tests_support import brief_for, images_of
 
 EYE = [[1.0, 0.0], [0.0, 1.0]]
@@ -172,18 +173,6 @@ def test_outputs_tell_small_probabilities_as_they_are() -> None:
 # --- average -----------------------------------------------------------------------------------
 
 
-class Held(list[Upload]):
-    """Uploads in memory."""
-
-    briefing = BRIEFING
-
-    def load(self, index: int) -> Upload:
-        return self[index]
-
-    def summaries(self) -> list[Summary]:
-        return [Summary(upload.header, upload.tensors) for upload in self]
-
-
 def upload(counts: list[int], **net: Tensor) -> Upload:
     tensors = {f"net.encoder.{name}": tensor for name, tensor in net.items()}
     moments = {"label_counts": torch.tensor(counts), "feature_mean": torch.ones(2)}
@@ -193,7 +182,7 @@ def upload(counts: list[int], **net: Tensor) -> Upload:
 def merged(uploads: Sequence[Upload], **params: Any) -> Upload:
     fusion = rule("average", **params)
     assert isinstance(fusion, Merge)
-    (found,) = fusion.merge(Scene(Held(uploads), BRIEFING, NO_IMAGES))
+    (found,) = fusion.merge(Scene(Held(BRIEFING, uploads), BRIEFING, NO_IMAGES))
     return found
 
 
