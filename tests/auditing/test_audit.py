@@ -129,7 +129,7 @@ def test_honest_clients_are_not_named(tmp_path: Path) -> None:
 
 
 def test_the_command_shows_the_clients_and_what_to_do(tmp_path: Path, here: Here) -> None:
-    found, hostile = audited(tmp_path / "run", "closed-form-small", {"name": "scaled"})
+    found, hostile = audited(tmp_path / "run", "ce-ensemble", {"name": "scaled", "strength": 20.0})
     lines: list[str] = []
     warn(tmp_path / "run", lines.append)
     assert len(lines) == 1

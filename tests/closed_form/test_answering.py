@@ -231,10 +231,10 @@ def test_a_damaged_briefing_is_named(record: Path, tmp_path: Path, damage: Damag
         ("{briefing}", "is one of the inputs"),
         ("{folder}", "is one of the inputs"),
         ("{folder}/0/x.safetensors", "is one of the inputs"),
-        ("{tmp}", "expected a new file, or an upload"),
-        ("{tmp}/notes.txt", "expected a new file, or an upload"),
-        ("{tmp}/notes.txt/x", "cannot be written"),
-        ("{tmp}/" + "x" * 250, "cannot be written"),
+        ("{tmp}", "is a folder"),
+        ("{tmp}/notes.txt", "is no upload that could be written again"),
+        ("{tmp}/notes.txt/x", "expected a file in a folder that exists"),
+        ("{tmp}/" + "x" * 300, "can.?not be"),
     ],
 )
 def test_an_answer_takes_no_other_files_place(

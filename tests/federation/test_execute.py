@@ -42,7 +42,7 @@ import resource, accord.api, psutil
 study = {study!r}
 study["net"]["backbone"] = "resnet18"
 study["data"] = {{"name": "digits", "image": 64}}
-study["budget"] = {{"epochs": 1, "batch": 1024}}
+study["budget"] = {{"epochs": 1, "batch": 128}}
 study["partition"] = {{"scheme": "iid", "clients": 1}}
 limit = psutil.Process().memory_info().vms + 2 * 10**9
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -51,7 +51,7 @@ print(results.failures)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "out of memory" in done.stdout, done.stderr
-    assert "budget.batch (now 1024) smaller" in done.stdout
+    assert "budget.batch (now 128) smaller" in done.stdout
     assert "resnet18" in done.stdout
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from pathlib import Path
@@ -252,13 +251,12 @@ def test_a_saved_model_teaches(model: Path, tmp_path: Path) -> None:
     for path in model.iterdir():
         (broken / path.name).write_bytes(path.read_bytes())
     run(tmp_path / "changed", teacher={"model": str(broken)}, **one)
-    header = json.loads((broken / "model.json").read_text())
     other = tmp_path / "other"
     accord.teacher(
         {**STUDY, "recipes": ["fedavg"]}, other, epochs=1, out=tmp_path / "o", workers=1, quiet=True
     )
-    (broken / "net-0.safetensors").write_bytes((other / "net-0.safetensors").read_bytes())
-    assert header["nets"] == 1
+    for path in other.iterdir():
+        (broken / path.name).write_bytes(path.read_bytes())
     with pytest.raises(AccordError, match="not those this record was begun with"):
         run(tmp_path / "changed", teacher={"model": str(broken)}, seeds=[0, 1], **one)
 

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from accord.core.errors import AccordError
-from accord.fusion import average
 from accord.fusion.average import Average
 from accord.fusion.base import Scene
 from accord.fusion.uploads import UploadFiles
 from accord.messages import NET, unprefixed
+from accord.nets import inference
 from fusion.clients import BRIEFING, HOLDINGS, KNOWN, written
 
 FIRST = "encoder.stages.stage1"  # a convolution, then a batch norm
@@ -42,7 +42,7 @@ def seen_by_the_first_norm(weight: Tensor) -> Tensor:
 def test_statistics_are_the_mean_over_batches_of_public_images(
     at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(average, "EVAL_BATCH", at_once)
+    monkeypatch.setattr(inference, "EVAL_BATCH", at_once)
     there = scene(tmp_path)
     plain, found = merged(there), merged(there, recalibrate=True)
     seen = seen_by_the_first_norm(plain[f"{FIRST}.0.weight"])

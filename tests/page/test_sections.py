@@ -183,7 +183,10 @@ def test_seeds_that_were_added_later_belong_to_the_same_recipe(tmp_path: Path) -
     """The study asked for more seeds and fusions in between."""
     trials = [full_trial("fafi", seed, [0.4 + 0.2 * seed]) for seed in (0, 1)]
     for count, given in enumerate(trials, 1):
-        given["info"]["config"] |= {"options": {"seeds": [*range(count)]}, "fusions": [count]}
+        given["info"]["config"] |= {
+            "options": {"seeds": [*range(count)]},
+            "fusions": [{"as": str(count)}],
+        }
     (kind,) = kinds_of(subject_of(write_run(tmp_path / "run", trials)))
     assert kind.accuracies == pytest.approx([0.4, 0.6])
 

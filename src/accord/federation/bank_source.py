@@ -22,8 +22,11 @@ from accord.record.folders import TrialFolder
 from accord.study.study import Trial
 
 
-def uploads_of(folder: TrialFolder) -> UploadFiles:
-    """The last uploads of a trial or a teacher, with the briefing that they answer."""
+def uploads_of(folder: TrialFolder, *, own: bool = False) -> UploadFiles:
+    """The last uploads of a trial or a teacher, with the briefing that they answer.
+
+    `own`: this server has trained the nets itself, so that their numbers are not checked.
+    """
     last = folder.last_round
     paths = sorted(last.path.glob("uploads/client-*.safetensors"))
     paths = [path for path in paths if "@" not in path.name]
@@ -32,7 +35,7 @@ def uploads_of(folder: TrialFolder) -> UploadFiles:
             f"bank.source: expected the folder of a finished trial, RUN/trials/NAME; found no "
             f"briefing with uploads in {folder.path}."
         )
-    return UploadFiles(paths, Briefing.load(last.briefing))
+    return UploadFiles(paths, Briefing.load(last.briefing), own=own)
 
 
 def check_source(source: TrialFolder, trial: Trial, allocation: Allocation) -> None:

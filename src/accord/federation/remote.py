@@ -62,7 +62,7 @@ class Answer(Config):
     versions: dict[str, str] = Field(default={})
     error: str | None = None
     peak_memory: int = Field(0, ge=0)
-    seconds: dict[int, Seconds] = Field(default={})  # epoch → its core time
+    seconds: dict[str, Seconds] = Field(default={})  # epoch → its core time
 
 
 class Desk:
@@ -136,7 +136,8 @@ class Desk:
         for epoch in epochs:
             self._check(task, parts[str(epoch)], epoch, briefing)
         round_epochs = range(header.first_epoch + 1, epochs[-1] + 1)
-        known = {e: answer.seconds[e] for e in round_epochs if e in answer.seconds}
+        told = answer.seconds
+        known = {e: told[str(e)] for e in round_epochs if str(e) in told}
         folder.write_seconds(task.name, known)
         for epoch in epochs:  # the last one is written last: it says that the client has answered
             path = folder.upload(task.name, epoch, last=epoch == epochs[-1])

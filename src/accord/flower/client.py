@@ -64,7 +64,7 @@ def answer(message: Message, context: Context) -> Message:
     return Message(Letter(told.model_dump(mode="json"), uploads).to_flower(), reply_to=message)
 
 
-def _answered(letter: Letter, given: dict[str, Any]) -> tuple[dict[str, bytes], dict[int, float]]:
+def _answered(letter: Letter, given: dict[str, Any]) -> tuple[dict[str, bytes], dict[str, float]]:
     """Epoch → the upload of each checkpoint; epoch → its core time."""
     from accord.core.versions import versions
     from accord.federation.answering import precision_on
@@ -98,7 +98,8 @@ def _answered(letter: Letter, given: dict[str, Any]) -> tuple[dict[str, bytes], 
     )
     progress.end()
     uploads = {str(Upload.load(path).header.epoch): path.read_bytes() for path in paths}
-    return uploads, site.seconds(briefing)
+    seconds = {str(epoch): spent for epoch, spent in site.seconds(briefing).items()}
+    return uploads, seconds
 
 
 def _images(node: NodeConfig, request: Any, briefing: Any) -> Any:

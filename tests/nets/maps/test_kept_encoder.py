@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from accord.core.errors import AccordError
+from accord.messages.saved_model import SavedModel, save_model
 from accord.model.predictor import Predictor
 from accord.nets.maps import FeatureMap, MapConfig, draw_map, patches
 from accord.nets.net import loaded_net
@@ -59,12 +59,12 @@ def test_a_client_needs_no_file_of_it(model: Path) -> None:
 
 def test_another_model_in_its_place_is_refused(model: Path) -> None:
     told = kept(model).model_dump(mode="json")
-    path = model / "net-0.safetensors"
-    weights = load_file(path)
+    saved = SavedModel.load(model)
+    weights, second, combiner = saved.weights(0), saved.weights(1), saved.combiner()
     first = next(name for name in sorted(weights) if name.endswith("weight"))
     changed = weights[first].clone()
     changed.view(-1)[0] += 1e-3
-    save_file(weights | {first: changed}, path)
+    save_model(model, saved.header, [weights | {first: changed}, second], combiner)
     with pytest.raises(AccordError, match="is not the model it was"):
         draw_map(MapConfig.model_validate(told), 1, origins())
     assert kept(model).blocks[0]["digest"] != told["blocks"][0]["digest"]

@@ -25,7 +25,10 @@ class EncodePublic(Task):
 
     def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - takes little time
         folder = self.folder(record)
-        files = uploads_of(folder if self.source is None else TrialFolder(Path(self.source)))
+        if self.source is None:
+            files = uploads_of(folder, own=True)
+        else:
+            files = uploads_of(TrialFolder(Path(self.source)))
         rows = encode(files, self.images(record).part("public"), self.device)
         if not bool(torch.isfinite(rows.features).all()):
             raise ClientError(

@@ -74,7 +74,9 @@ class StageModule(BlockModule):
         self.register_buffer("scale", torch.empty(channels))
         self.register_buffer("shift", torch.empty(channels))
         with torch.no_grad():
-            maps = encoders[0].eval().forward_stages(torch.zeros(1, channels, 32, 32))
+            device = next(encoders[0].parameters()).device  # meta, if only shapes are wanted
+            image = torch.zeros(1, channels, 32, 32, device=device)
+            maps = encoders[0].eval().forward_stages(image)
         if config.stages > len(maps):
             raise AccordError(
                 f"the encoder {config.backbone} has {len(maps)} stages; found stages: "
