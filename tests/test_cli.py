@@ -178,9 +178,9 @@ def test_a_bank_that_is_no_mapping_is_told_in_plain_words(file: Path, here: Here
 def test_a_teacher_that_diverges_gives_exit_code_1_and_the_rest_finishes(
     study: Raw, file: Path, tmp_path: Path, here: Here
 ) -> None:
-    """A weight decay of lr·8 multiplies weights at every step: a few are fine, 60 are not."""
+    """A weight decay of lr·3 multiplies weights at every step: a few are fine, 60 are not."""
     study["data"]["public"] = 0.2
-    study["budget"] = {"epochs": 1, "batch": 64, "lr": 1.0, "weight_decay": 8.0, "momentum": 0.0}
+    study["budget"] = {"epochs": 1, "batch": 64, "lr": 1.0, "weight_decay": 3.0, "momentum": 0.0}
     taught = {"use": "public-negatives", "bank": {"teacher_epochs": 60}, "as": "taught"}
     study |= {"recipes": [taught, "fafi"], "partition": {"alpha": 5.0, "clients": 2}}
     file.write_text(yaml.safe_dump(study))

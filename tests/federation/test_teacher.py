@@ -384,7 +384,7 @@ def test_a_teacher_goes_on_from_its_state_instead_of_starting_again(
 
 def diverging(study: Raw) -> Raw:
     """Weight decay that flips and multiplies weights at every step: two steps are fine, 60 not."""
-    study["budget"] = {"epochs": 1, "batch": 64, "lr": 1.0, "weight_decay": 8.0, "clip": None}
+    study["budget"] = {"epochs": 1, "batch": 64, "lr": 1.0, "weight_decay": 3.0, "clip": None}
     study["budget"]["momentum"] = 0.0
     study["recipes"] = [
         {"use": "public-negatives", "bank": {"teacher_epochs": 60}, "as": "lost"},
