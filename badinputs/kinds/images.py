@@ -265,7 +265,7 @@ def _folders() -> dict[str, tuple[Prepare, frozenset[int], str]]:
         "a class with an escape sequence": (escape, EITHER, ""),
         "a class that is written backwards": (bidi, EITHER, ""),
         "a class with a line break": (newline, EITHER, ""),
-        "a folder that contains itself": (loop, EITHER, "again"),
+        "a folder that contains itself": (loop, EITHER, ""),
         "a link to nothing": (dangling, EITHER, "none.png"),
         "a class without pictures": (empty_class, EITHER, "empty"),
         "a text among the pictures": (text, EITHER, ""),

@@ -83,6 +83,8 @@ def sentence_of(error: BaseException) -> str | None:
         return f"a text or a name is not valid UTF-8{about}. Save the file as UTF-8, or rename it."
     if isinstance(error, OverflowError) or "integer string conversion" in said:
         return f"a number is too large{about}. Check the study, the options and the files."
+    if isinstance(error, RuntimeError) and said.startswith("Symlink loop"):
+        return f"a link leads back to itself ({said}). Name the file itself, and no link."
     if "embedded null" in said:
         return f"a path contains a character that no path may contain{about}. Check the path."
     if _is_damaged(error):

@@ -239,3 +239,20 @@ def _matches(name: str, wanted: str) -> bool:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
+
+
+def unreadable(record: Record) -> list[str]:
+    """What is damaged in the files of a record, as sentences; its files may be missing."""
+    study = record.path / "study.yaml"
+    readers = [record.asked] if study.exists() or study.is_symlink() else []
+    for trial in record.trials():
+        readers.append(trial.info)
+        if (trial.path / "measures.json").exists():
+            readers.append(trial.measures)
+    said = []
+    for read in readers:
+        try:
+            read()
+        except ODD as error:
+            said.append(str(error))
+    return said

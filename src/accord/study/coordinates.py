@@ -41,8 +41,9 @@ def partition_of(trial: Trial) -> str:
     return f"{POOLED} {scheme.name}" if scheme.pooled else POOLED
 
 
-def is_pooled(partition: str) -> bool:
-    return partition.partition(" ")[0] == POOLED
+def is_pooled(partition: str | None) -> bool:
+    """Whether all images are in one place; a damaged record may not say it."""
+    return (partition or "").partition(" ")[0] == POOLED
 
 
 def depends_on(axis: str, partition: str, idle: Collection[str]) -> bool:
