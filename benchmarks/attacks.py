@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from accord.attacks.settings import AttackConfig
 from accord.auditing.audit import Audited, audit_trial
+from accord.data.hostile import hostile_clients
 from accord.report.evidence import Evidence, read_evidence
 from accord.report.results import load
 
@@ -57,9 +59,10 @@ def audits(run: Path) -> list[str]:
     found: dict[tuple[str, str, Cell], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for trial, one in _audited(run):
         attack = trial.config["attack"]
-        hostile = {*trial.info["hostile"]}
+        sources = hostile_clients(AttackConfig(**attack), trial.seed or 0, trial.clients)
+        hostile = {*sources}
         # Of two uploads that are alike nobody can say which one is the copy.
-        involved = hostile | {*trial.info["hostile"].values()}
+        involved = hostile | {*sources.values()}
         counts = found[str(trial.alpha), trial.recipe, (attack["name"], attack["clients"])]
         named = {*one.clear}
         told = (named & hostile, hostile, named - involved, {*one.signs} - involved)

@@ -34,7 +34,7 @@ def to_json(found: Sequence[Audited]) -> str:
 def warnings(found: Iterable[Audited]) -> list[str]:
     """One line for each trial in which a client stands out clearly."""
     return [
-        f"warning: {one.trial}: {_named(one.clear)} by its upload "
+        f"warning: {one.trial}: {_named(one.clear)} by what was sent "
         f"({one.signs[one.clear[0]][0].text}). Look closer: {one.closer}"
         for one in found
         if one.clear

@@ -21,7 +21,8 @@ FACTOR = 5.0
 class FeatureSize(Kind):
     """‖class mean‖ compared with other clients that hold the class, and √(mean f²) overall.
 
-    The classes are compared one by one, so that a client with rare classes does not stand out.
+    The classes are compared one by one, so that a client with rare classes does not stand out. Only
+    larger features are a sign, because they outweigh others.
     """
 
     name = "features"
@@ -48,4 +49,4 @@ class FeatureSize(Kind):
         for what, values in {"features": self.overall, "class means": of_classes}.items():
             for client, (strength, ratio) in ratio_strengths(values, factor=FACTOR).items():
                 text = f"the {what} of client {shown(client)} are {times(ratio)} the median in size"
-                yield Sign(client, self.name, strength, text)
+                yield Sign(client, self.name, strength if ratio > 1 else 0.0, text)

@@ -12,13 +12,16 @@ from accord.core.names import shown
 from accord.messages import NET, Upload
 from accord.messages.upload import COUNTED
 
-FACTOR = 5.0  # a client with few images does fewer steps, and moves up to so many times less
+FACTOR = 5.0  # a client with many images does more steps, and moves further
 ALL = "the whole net"
 
 
 @kinds.register("size")
 class Size(Kind):
-    """‖W_k − W_0‖ of every layer and of the whole net, compared with the other clients."""
+    """‖W_k − W_0‖ of every layer and of the whole net, compared with the other clients.
+
+    Only a larger change is a sign: a client with few images does few steps, and harms nobody.
+    """
 
     name = "size"
     of: ClassVar[Literal["nets", "sums", "both"]] = "nets"
@@ -43,7 +46,8 @@ class Size(Kind):
         for layer, norms in self.norms.items():
             if not any(norms.values()):
                 continue  # a layer that nobody trains
-            for client, (strength, ratio) in ratio_strengths(norms, factor=FACTOR).items():
+            for client, (far, ratio) in ratio_strengths(norms, factor=FACTOR).items():
+                strength = far if ratio > 1 else 0.0
                 text = (
                     f"client {shown(client)} changed {layer} by {norms[client]:.3g}, "
                     f"{times(ratio)} the median of all clients"
