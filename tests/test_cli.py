@@ -338,7 +338,7 @@ def test_a_worker_that_dies_is_reported_and_the_rest_goes_on(
 ) -> None:
     import psutil
 
-    words = ("run", file, "budget.epochs=15", "seeds=[0,1]", "--out", tmp_path / "r", "--workers")
+    words = ("run", file, "budget.epochs=40", "seeds=[0,1]", "--out", tmp_path / "r", "--workers")
     command = [sys.executable, "-m", "accord.cli", *map(str, words), "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 90

@@ -181,7 +181,7 @@ def test_mistakes_give_exit_code_2_and_a_sentence(call: Call, file: Path, tmp_pa
         ((*digits, *save, "--epochs", "0"), "--epochs: expected 1 or more; found 0."),
         ((*digits, *save, "--seed", "-1"), "--seed: expected a whole number from 0"),
         ((*digits, *save, "--on", "other"), "--on: expected public or train; found 'other'."),
-        ((*digits, *save, "--workers", "0"), "--workers: expected 1 or more"),
+        ((*digits, *save, "--workers", "0"), "--workers: expected 1 to "),
         ((*digits, "--save", file), "study.yaml: this is a file. Choose another folder."),
         ((*digits, "--save", "mine"), "the folder holds 'thesis.txt'"),
         ((*digits, "--save", "/proc/model"), "--save /proc/model cannot be written"),

@@ -23,6 +23,7 @@ from accord.commands.reading import audit, compare, diagnose, dials, results
 from accord.commands.reporting import report
 from accord.commands.training import run, teacher
 from accord.commands.watching import watch
+from accord.core.errors import AccordError
 
 app = typer.Typer(
     add_completion=False,
@@ -57,4 +58,15 @@ app.add_typer(flower)
 
 def main() -> None:
     """Runs the command line and ends the process; the exit codes are those of the boundary."""
-    sys.exit(bounded(lambda: app(standalone_mode=False)))
+    sys.exit(bounded(_command))
+
+
+def _command() -> object:
+    # An empty path would mean the current folder, which nobody wants who has an unset variable.
+    if "" in sys.argv[1:]:
+        place = sys.argv.index("", 1)
+        raise AccordError(
+            f"Expected a value for each argument, but argument {place} is empty. "
+            "Is a variable of the shell unset?"
+        )
+    return app(standalone_mode=False)

@@ -263,7 +263,7 @@ EXAMPLE = "expected a name or a mapping such as '{use: features"
         ("features: count", EXAMPLE),
         ("[features, classwise]", EXAMPLE),
         ("3", EXAMPLE),
-        ("", EXAMPLE),
+        (" ", EXAMPLE),
     ],
 )
 def test_a_fusion_that_cannot_be_understood(
@@ -281,7 +281,7 @@ def test_a_fusion_that_cannot_be_understood(
         (["--without", "7"], "--without: fafi-a1-s0"),
         (["--without", "7"], "has no client '7'. Its clients are 0, 1, 2."),
         (["--without", "0,1"], "has no client '0,1'. Its clients are 0, 1, 2."),
-        (["--without", ""], "has no client ''"),
+        (["--without", ""], "argument 6 is empty"),
         (["--without", "0", "--without", "1", "--without", "2"], "--without leaves no client"),
         (["--trial", "nobody"], "no finished trial nobody"),
         (["--save", "model"], "--save keeps the model of one trial; choose it with --trial"),

@@ -20,8 +20,9 @@ class Copied(Attack):
 class NearCopied(Copied):
     """A copy with a little noise: every number x of a tensor becomes x + s·d·N(0, 1).
 
-    d is the deviation of the tensor's numbers. For sums, only those of a class are changed, by
-    s times their own size.
+    d is the deviation of the tensor's numbers. For sums, the mean of each class c moves towards
+    the mean of all images by a share s·u_c, u_c from U(0, 1), so that the scatter can still be that
+    of images.
     """
 
     default: ClassVar[float] = 1e-3
@@ -35,5 +36,6 @@ class NearCopied(Copied):
 
     def sums(self, sums: Sums, draws: torch.Generator) -> Sums:
         counts, totals, scatter = sums
-        noise = torch.randn(totals.shape, generator=draws, dtype=totals.dtype)
-        return counts, totals * (1 + self.strength * noise), scatter
+        middle = counts[:, None] * totals.sum(dim=0) / counts.sum().clamp(min=1)
+        shares = torch.rand(len(totals), 1, generator=draws, dtype=totals.dtype)
+        return counts, totals + self.strength * shares * (middle - totals), scatter

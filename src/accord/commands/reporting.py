@@ -40,17 +40,12 @@ def report(
 ) -> None:
     """Write a report of one or several runs: one page with tables, figures and findings."""
     from accord.page.write import default_path, make_report, write_report
-    from accord.record.record import Record
-    from accord.report.evidence import unreadable
 
     if markdown and latex:
         raise AccordError("--markdown and --latex are different forms. Use one of them.")
-    for run in run_dirs:
-        for line in unreadable(Record(run)) if run.is_dir() else ():
-            tell(f"warning: {line}")
     form: Form = "markdown" if markdown else "latex" if latex else "html"
     if out is None and form != "html":
-        say(make_report(run_dirs, form, trial=trial, baseline=baseline), end="")
+        say(make_report(run_dirs, form, trial=trial, baseline=baseline, tell=tell), end="")
         return
     path = out or default_path(run_dirs)
     write_report(run_dirs, path, form, trial=trial, baseline=baseline, tell=tell)

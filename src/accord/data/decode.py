@@ -108,6 +108,11 @@ def decode(data: bytes, where: str) -> Image.Image:
         with _silent():
             picture.load()
             return _eight_bit(ImageOps.exif_transpose(picture), where)
+    except Image.DecompressionBombError:  # Pillow looks at the header before we can
+        raise AccordError(
+            f"{where}: expected an image of at most {MOST_PIXELS // 10**6} megapixels; it has "
+            "more. Make it smaller, or remove it."
+        ) from None
     except _DAMAGE as error:
         raise AccordError(
             f"{where}: expected an image ({', '.join(_FORMATS)}); it could not be decoded "

@@ -1,7 +1,8 @@
 """The files below a folder, whatever a user has put there.
 
-Links to folders are not followed below the first level, so that a loop of links ends. A name that
-is used must be printable UTF-8, because it becomes the name of a class or of a site.
+Links to folders are refused below the first level, so that a loop of links ends and no image is
+lost without a word. So are pipes and links to nothing. A name that is used must be printable UTF-8,
+because it becomes the name of a class or of a site.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accord.core.errors import AccordError
+from accord.core.reading import kind_of_entry
 
 DEEPEST = 100  # folders inside each other
 
@@ -25,6 +27,17 @@ def files_below(folder: Path) -> Iterator[Path]:
                 yield path
             elif path.is_dir() and not path.is_symlink() and depth < DEEPEST:
                 waiting.append((path, depth + 1))
+            else:
+                raise AccordError(
+                    f"{path} is {_kind(path)}; expected plain files and folders of them. Put the "
+                    "files themselves there, or remove it."
+                )
+
+
+def _kind(path: Path) -> str:
+    if path.is_symlink():
+        return "a link to a folder" if path.is_dir() else "a link to no file"
+    return f"below {DEEPEST} folders" if path.is_dir() else kind_of_entry(path.stat().st_mode)
 
 
 def folders_in(folder: Path) -> list[Path]:

@@ -13,10 +13,14 @@ WORKER = ("-m", "accord.federation.worker")
 
 def workers_for(asked: int | None) -> int:
     """The number of workers: as `asked`, or one per core that this process may use."""
-    if asked is not None and asked < 1:
-        raise AccordError(f"--workers: expected 1 or more; found {asked}.")
     available = getattr(os, "sched_getaffinity", None)
     cores = len(available(0)) if available else os.cpu_count() or 1
+    most = max(16, 8 * cores)  # every worker is a process with a gigabyte or so
+    if asked is not None and not 1 <= asked <= most:
+        raise AccordError(
+            f"--workers: expected 1 to {most} on a machine with {cores} cores; found {asked}. "
+            "More workers than cores save no time."
+        )
     return asked or cores
 
 

@@ -23,7 +23,13 @@ from accord.federation.briefing import check_map, rehearse
 from accord.federation.devices import check_device_names, check_devices
 from accord.federation.keys import bank_of, kind_of_work, training_key, trial_key
 from accord.federation.map_run import MapRun
-from accord.federation.remarks import Privacy, about_sites, empty_classes, lacking_in_bank
+from accord.federation.remarks import (
+    Privacy,
+    about_sites,
+    empty_classes,
+    lacking_in_bank,
+    unused_limits,
+)
 from accord.federation.room import refuse_large_steps
 from accord.federation.rounds import check_rounds
 from accord.federation.server_runs import map_run, teacher_run
@@ -138,7 +144,7 @@ class Plan:
         check_device_names(self.study.options, self._named_clients(), NAME)
         for trial in self.trials:
             key, allocation = self.allocation(trial)
-            for remark in about_sites(allocation):
+            for remark in (*unused_limits(allocation), *about_sites(allocation)):
                 self._tell_once(remark)
             check_rounds(trial, len(allocation.partition.names), self.min_clients)
             self.check_method(trial, allocation)
@@ -282,3 +288,8 @@ class Plan:
             run.status, run.trained = "finished", True
             for remark in run.measuring.agenda.remarks():
                 self.tell(remark)
+        elif finished and not run.folder.measures()["checkpoints"]:
+            self.tell(
+                f"{run.folder.id}: its measures.json is missing. The trial is measured again; "
+                "results that `accord fuse` had added are lost"
+            )

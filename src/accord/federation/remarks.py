@@ -11,6 +11,8 @@ from accord.core.names import listed, look_alike
 from accord.data.allocation import Allocation
 from accord.data.images import Dataset
 from accord.data.schemes import Scheme
+from accord.data.settings import ELSEWHERE
+from accord.data.split import measured_part
 from accord.federation.briefing import settled_map
 from accord.study.recipe import ClosedFormRecipe
 from accord.study.study import Trial
@@ -22,6 +24,21 @@ def empty_classes(dataset: Dataset) -> list[str]:
     empty = [name for index, name in enumerate(dataset.classes) if index not in held]
     said = f"{_count(empty, 'class has', 'classes have')} no training image ({_some(empty)})"
     return [said] if empty else []
+
+
+def unused_limits(allocation: Allocation) -> list[str]:
+    """Remarks about limits that are larger than the dataset."""
+    data, dataset = allocation.data, allocation.dataset
+    if data.name == ELSEWHERE:
+        return []
+    there = {"train": len(dataset.train), "test": len(measured_part(dataset))}
+    asked = {"train": data.train_limit, "test": data.test_limit}
+    return [
+        f"data.{part}_limit is {limit:,}, but {data.name} has {there[part]:,} {part} images: all "
+        "of them are used"
+        for part, limit in asked.items()
+        if limit is not None and limit > there[part]
+    ]
 
 
 def about_sites(allocation: Allocation) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from accord.core.names import listed
@@ -38,8 +38,14 @@ def title_of(subject: Subject) -> str:
 
 
 def read_report(
-    runs: Sequence[Path], *, trial: str | None = None, baseline: str | None = None
+    runs: Sequence[Path],
+    *,
+    trial: str | None = None,
+    baseline: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, list[Section]]:
-    """The title and the sections of the report of some runs."""
+    """The title and the sections of the report of some runs; what is missing is told as well."""
     subject = read_subject(runs, trial, baseline)
+    for sentence in subject.missing:
+        tell(f"warning: {sentence}")
     return title_of(subject), make_sections(subject)

@@ -12,6 +12,7 @@ from typing import Any
 
 from accord.core.errors import AccordError
 from accord.core.names import listed, shown
+from accord.page.geometry import CLIENTS
 from accord.record.rows import rows_of
 from accord.record.summary import THRESHOLDS
 from accord.report.compare.baseline import Baseline, Pair, in_order, paired
@@ -64,6 +65,8 @@ def read_subject(paths: Sequence[Path], trial: str | None, baseline: str | None)
     if trial is not None and not trials:
         known = listed([one.id for run in runs for one in run.trials]) or "none"
         raise AccordError(f"no trial has {trial!r} in its name. The trials are: {known}.")
+    for one in trials:
+        missing += one.damaged_uploads(one.clients[:CLIENTS])
     lines = lines_of(_measured(runs, trials, missing), THRESHOLDS)
     asked = baseline or _usual(runs, lines)
     pairs = _paired(lines, asked, strict=baseline is not None, missing=missing)

@@ -33,7 +33,7 @@ def make_report(
     tell: Callable[[str], None] = lambda _: None,
 ) -> str:
     """The report as text."""
-    title, sections = read_report(runs, trial=trial, baseline=baseline)
+    title, sections = read_report(runs, trial=trial, baseline=baseline, tell=tell)
     if form == "markdown":
         return markdown.to_markdown(title, sections)
     if form == "latex":

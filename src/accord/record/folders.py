@@ -140,13 +140,14 @@ class TrialFolder:
         append_text(self.events, json.dumps(event) + "\n")
 
     def read_events(self) -> list[dict[str, Any]]:
-        """Every complete line of events.jsonl; the last line may be incomplete."""
+        """Every complete line of events.jsonl; while a trial runs, the last one may not be."""
         if not self.events.exists():
             return []
         events = []
-        for number, line in enumerate(
-            read_text(self.events, MOST_EVENTS).split("\n")[:-1], start=1
-        ):
+        *lines, rest = read_text(self.events, MOST_EVENTS).split("\n")
+        if rest and self.info().get("status") == "finished":
+            raise damaged(self.events, "its last line is incomplete")
+        for number, line in enumerate(lines, start=1):
             try:
                 event = json_of(line)
                 check_event(event)

@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from accord.core.errors import AccordError
 from accord.core.names import shown
 from accord.core.reading import refuse_special
@@ -31,6 +33,9 @@ ODD = (
     *(AccordError, OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError),
     OverflowError,  # int(math.inf)
 )
+
+# What opening a file of tensors can raise.
+UNREAD = (AccordError, OSError, SafetensorError, KeyError, ValueError, RuntimeError)
 
 Series = dict[str, dict[int, float]]  # client → epoch → value
 
@@ -128,16 +133,33 @@ class Evidence:
 
         Only these tensors are read. The result is empty if the upload is not there any more.
         """
-        from safetensors import SafetensorError, safe_open
-
-        path = self.folder.last_round.upload(client, 0, last=True)
         try:
-            refuse_special(path)
-            with safe_open(path, framework="pt") as file:
+            with self._upload(client) as file:
                 names = [n for n in file.keys() if any(_matches(n, one) for one in wanted)]  # noqa: SIM118
                 return {name: file.get_tensor(name) for name in names}
-        except (AccordError, OSError, SafetensorError, KeyError, ValueError, RuntimeError):
+        except UNREAD:
             return {}
+
+    def damaged_uploads(self, clients: Sequence[str]) -> list[str]:
+        """Sentences about last uploads that are there, but cannot be opened."""
+        said = []
+        for client in clients:
+            try:
+                with self._upload(client):
+                    pass
+            except FileNotFoundError:
+                continue
+            except UNREAD as error:
+                said.append(
+                    f"The upload of client {shown(client)} in {shown(self.id)} cannot be read: "
+                    f"{_why(error)}"
+                )
+        return said
+
+    def _upload(self, client: str) -> Any:
+        path = self.folder.last_round.upload(client, 0, last=True)
+        refuse_special(path)
+        return safe_open(path, framework="pt")
 
 
 @dataclass(frozen=True)
@@ -239,20 +261,3 @@ def _matches(name: str, wanted: str) -> bool:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
-
-
-def unreadable(record: Record) -> list[str]:
-    """What is damaged in the files of a record, as sentences; its files may be missing."""
-    study = record.path / "study.yaml"
-    readers = [record.asked] if study.exists() or study.is_symlink() else []
-    for trial in record.trials():
-        readers.append(trial.info)
-        if (trial.path / "measures.json").exists():
-            readers.append(trial.measures)
-    said = []
-    for read in readers:
-        try:
-            read()
-        except ODD as error:
-            said.append(str(error))
-    return said

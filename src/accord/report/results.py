@@ -39,6 +39,10 @@ class Results:
             for name, info in infos.items()
             if info.get("status") == "failed"
         }
+        measured = {row["trial"] for row in rows}
+        for name, info in infos.items():
+            if info.get("status") == "finished" and name not in measured:
+                failed[name] = ["its measures.json is missing: run the study again to measure it"]
         return cls(record.path, rows, failed)
 
     @property
