@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from accord.client.training import Training
+from accord.core.threads import one_thread
 from accord.federation.briefing import rehearse
-from accord.federation.tasks.base import one_thread
 from benchmarks.figure import Figure
 from benchmarks.turns import ratio
 from benchmarks.workspace import random_images, ready_trial, workspace

@@ -18,8 +18,9 @@ from accord.client.summing import ROWS, sums_of
 from accord.closed_form.ridge import solve
 from accord.closed_form.sums import Sums
 from accord.core.randomness import torch_generator
+from accord.core.threads import one_thread
 from accord.engines.pool import GREEDY
-from accord.federation.tasks.base import one_thread, peak_memory
+from accord.federation.tasks.base import peak_memory
 from accord.nets.maps.feature_map import FeatureMap, MapConfig, made_up
 from accord.nets.settings import NetConfig
 from accord.study.recipe import ClosedFormRecipe

@@ -18,8 +18,8 @@ from unittest import mock
 from accord.balance import mixture
 from accord.balance.gradients import Gradients
 from accord.client.training import Training
+from accord.core.threads import one_thread
 from accord.data.allocation import open_allocation
-from accord.federation.tasks.base import one_thread
 from accord.messages import Briefing
 from benchmarks.figure import Figure
 from benchmarks.turns import ratio

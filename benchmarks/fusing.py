@@ -10,8 +10,8 @@ import numpy as np
 
 from accord.client.training import Training
 from accord.core.randomness import numpy_generator
+from accord.core.threads import one_thread
 from accord.data.imageset import ImageSet
-from accord.federation.tasks.base import one_thread
 from accord.fusion.base import Vote, fusions
 from accord.fusion.evaluate import measure_block
 from accord.fusion.uploads import UploadFiles

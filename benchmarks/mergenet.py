@@ -19,8 +19,9 @@ from accord.core.budget import Budget
 from accord.core.mergenet import MergeNetConfig
 from accord.core.parts import make_part
 from accord.core.randomness import torch_generator
+from accord.core.threads import one_thread
 from accord.data.imageset import ImageSet
-from accord.federation.tasks.base import one_thread, peak_memory
+from accord.federation.tasks.base import peak_memory
 from accord.fusion.base import Scene
 from accord.fusion.uploads import UploadFiles
 from accord.messages import (

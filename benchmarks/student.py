@@ -14,8 +14,8 @@ import numpy as np
 
 import accord
 from accord.core.randomness import numpy_generator
+from accord.core.threads import one_thread
 from accord.data.imageset import ImageSet
-from accord.federation.tasks.base import one_thread
 from benchmarks.figure import Figure
 from benchmarks.turns import ratio
 from benchmarks.workspace import LACKING, has_cifar10

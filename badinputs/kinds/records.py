@@ -18,7 +18,7 @@ OTHERS = (
     ("results", "run", "--rounds"),
 )
 WRITERS = (
-    ("run", "study.yaml", "--out", "run", "--workers", "1", "--quiet"),
+    ("run", "study.yaml", "--out", "run", "--workers", "1"),
     ("fuse", "run", "--fusion", "classwise", "--workers", "1", "--quiet"),
 )
 # A pattern that finds one file of the record.

@@ -18,6 +18,7 @@ from accord.auditing.sign import CLEAR, FEWEST, Sign
 from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.core.parts import make_part
+from accord.core.threads import one_thread
 from accord.data.allocation import Allocation, open_allocation
 from accord.data.allocation_file import AllocationFile
 from accord.data.imageset import ImageSet
@@ -25,7 +26,6 @@ from accord.data.schemes import make_scheme
 from accord.data.settings import DataConfig, ShiftConfig
 from accord.diagnosis.reading import fusions_at_end, own_fusion
 from accord.diagnosis.remedies import fuse_with
-from accord.federation.tasks.base import one_thread
 from accord.fusion.base import Fusion, fusions
 from accord.fusion.uploads import UploadFiles
 from accord.messages import Briefing

@@ -19,6 +19,7 @@ from accord.core.files import link_or_copy, read_json, write_json
 from accord.core.names import shown
 from accord.core.randomness import numpy_generator
 from accord.core.text import one_line
+from accord.core.threads import one_thread
 from accord.federation.tasks.base import briefing_at
 from accord.messages import Briefing, Upload
 from accord.record.folders import RoundFolder, TrialFolder, mapping
@@ -73,7 +74,8 @@ class Round:
             for epoch in self.epochs:
                 path = self.upload(client, epoch)
                 if path.exists() or epoch == self.last_epoch:  # others are deleted in time
-                    _check(path, client, epoch, counts, briefing)
+                    with one_thread():
+                        _check(path, client, epoch, counts, briefing)
         except AccordError as error:
             self._put_aside(client)
             return f"its upload was refused: {one_line(str(error))}"

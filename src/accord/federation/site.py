@@ -26,9 +26,10 @@ from accord.client.make import make_client
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import locked, read_json, write_json
 from accord.core.names import file_name, shown
+from accord.core.threads import one_thread
 from accord.data.imageset import ImageSet
 from accord.federation.tasks.answer import remembered_by, upload_path, work
-from accord.federation.tasks.base import Tell, lack_of_memory, one_thread
+from accord.federation.tasks.base import Tell, lack_of_memory
 from accord.messages import Briefing, Memory, Upload
 from accord.record.folders import RoundFolder, TrialFolder
 

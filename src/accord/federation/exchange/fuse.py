@@ -17,6 +17,7 @@ from accord.core.metrics import Metrics, Tally
 from accord.core.names import shown
 from accord.core.parts import make_part
 from accord.core.randomness import numpy_generator
+from accord.core.threads import one_thread
 from accord.data.imageset import ImageSet
 from accord.data.raw import Progress
 from accord.federation.answering import labelled_images
@@ -26,7 +27,6 @@ from accord.federation.fuse_again import read_fusion
 from accord.federation.measuring.scope import after_advance
 from accord.federation.modelling import model_of
 from accord.federation.pooled_sums import total_of
-from accord.federation.tasks.base import one_thread
 from accord.fusion.base import Merge, ReferenceRule, Scene
 from accord.fusion.evaluate import run_net
 from accord.fusion.named import NamedFusion

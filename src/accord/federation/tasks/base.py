@@ -10,8 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -23,6 +22,7 @@ from accord.core.clock import Stopwatch
 from accord.core.config import Config
 from accord.core.errors import ClientError
 from accord.core.registry import Registry
+from accord.core.threads import one_thread
 from accord.data.allocation import Allocation, open_allocation
 from accord.messages import Briefing
 from accord.record.folders import TrialFolder
@@ -114,17 +114,6 @@ def lack_of_memory(error: RuntimeError | MemoryError) -> str | None:
     if known or "not enough memory" in text or "can't allocate memory" in text:
         return (text.splitlines() or [type(error).__name__])[0]
     return None
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Computes with one thread, because a result must not depend on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def release_memory() -> None:
