@@ -287,8 +287,14 @@ def test_a_damaged_record_is_named_and_nothing_is_lost(
         refused("results", out, said=name)
         refused("run", file, "--out", out, said=name)
         (trial.path / name).write_bytes(content)
+    (trial.path / "measures.json").unlink()
+    assert "its measures.json is missing: run the study again" in here("results", out).out
+    again = here("run", file, "--out", out, "--workers", "1")
+    assert "its measures.json is missing. The trial is measured again" in again.error
     upload = trial.path / "uploads" / "client-1.safetensors"
     content = upload.read_bytes()
+    upload.write_bytes(content[:50])
+    assert "The upload of client 1 in" in here("report", out, "--latex").error
     upload.write_bytes(content[:-7])
     # The client is asked again, and its upload has the same bytes as before.
     done = here("run", file, "fusions=[outputs]", "--out", out, "--workers", "1")
@@ -422,3 +428,20 @@ def test_lists_of_recipes_datasets_and_the_state_of_the_machine(tmp_path: Path, 
         "gradient",
     ):
         assert word in doctor.out
+
+
+def test_empty_arguments_too_many_workers_and_a_folder_that_is_gone(
+    file: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused("predict", "", said="argument 2 is empty")
+    refused("results", file, "", said="argument 3 is empty")
+    refused("run", file, "--workers", "100000", said="--workers: expected 1 to ")
+    refused("watch", tmp_path, "--every", "nan", said="--every: expected seconds")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    try:
+        refused("results", file, said="The current folder cannot be used")
+    finally:
+        monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ if __name__ == "__main__":  # `python -m accord.cli` is `python -m accord`
     main_of_process()
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -69,4 +70,10 @@ def _command() -> object:
             f"Expected a value for each argument, but argument {place} is empty. "
             "Is a variable of the shell unset?"
         )
+    try:
+        Path.cwd()  # some libraries crash without it
+    except OSError as error:
+        raise AccordError(
+            f"The current folder cannot be used ({error.strerror}). Change to another folder."
+        ) from None
     return app(standalone_mode=False)

@@ -55,6 +55,10 @@ def test_a_broken_line_of_events_is_named_and_a_torn_one_is_not_read(tmp_path: P
     good = json.dumps({"client": "a", "epoch": 1, "loss": float("nan")})
     folder.events.write_text(f'{good}\n{good}\n{{"client": "a", "ep')
     assert len(folder.read_events()) == 2
+    (tmp_path / "trial.json").write_text('{"status": "finished"}')
+    with pytest.raises(AccordError, match="its last line is incomplete"):
+        folder.read_events()
+    (tmp_path / "trial.json").unlink()
     for bad in ("{", "[]", "5", "[" * 3000, '{"client": 5, "epoch": 1}', '{"client": "a"}', "\0"):
         folder.events.write_text(f"{good}\n{bad}\n{good}\n")
         with pytest.raises(AccordError, match="line 2"):
