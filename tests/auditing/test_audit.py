@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 import accord
 from accord.auditing.audit import Audited
-from accord.auditing.kinds.answers import skill_of
+from accord.auditing.kinds.answers import Answers, skill_of
 from accord.auditing.kinds.scale import within
 from accord.auditing.sign import FEWEST, distances, ratio_strengths
 from accord.auditing.warn import warn
@@ -93,6 +94,23 @@ def test_skill_is_asked_only_of_classes_that_a_client_holds() -> None:
     assert swapped is not None
     assert swapped.right == pytest.approx(0.25)  # right on one of two images of class 0, none of 2
     assert skill_of(Outputs(logits, logits), torch.tensor([20, 1, 0]), labels) is None
+
+
+def test_nobody_stands_out_where_nobody_has_learnt() -> None:
+    labels = torch.arange(4).repeat(10)
+    logits = torch.zeros(40, 4)  # always class 0: exactly as good as guessing
+    outputs = [Outputs(logits, logits)] * 4
+    images = SimpleNamespace(labels=labels.numpy())
+    kind = Answers(SimpleNamespace(labelled=images, outputs=outputs, part="validation"))  # type: ignore[arg-type]
+    kind.counts = {name: torch.full((4,), 50) for name in "abcd"}
+    kind.claimed = dict.fromkeys("abcd", 0.25)
+    assert {sign.strength for sign in kind.judge()} == {0.0}
+    wrong = torch.nn.functional.one_hot((labels + 1) % 4).float()
+    right = torch.nn.functional.one_hot(labels, 4).float()
+    kind.case.outputs[:] = [Outputs(right, right)] * 3 + [Outputs(wrong, wrong)]
+    found = {sign.client: sign.strength for sign in kind.judge()}
+    assert found["a"] == 0
+    assert found["d"] > 1
 
 
 def test_hostile_nets_are_first(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ def warn(run_dir: Path, tell: Callable[[str], None], trial: str | None = None) -
         return
     for line in lines[:MOST_LINES]:
         tell(line)
-    if len(lines) > MOST_LINES:
-        tell(f"warning: {len(lines) - MOST_LINES} more trials: accord audit {run_dir}")
+    more = len(lines) - MOST_LINES
+    if more > 0:
+        tell(f"warning: {more} more trial{'s' * (more > 1)}: accord audit {run_dir}")
 
 
 def _bytes(trial: Evidence) -> int:

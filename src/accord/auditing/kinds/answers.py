@@ -71,14 +71,16 @@ class Answers(Kind):
         median = statistics.median(skill.value for skill in found.values())
         usual = statistics.median(self.claimed.values())
         for client, skill in found.items():
-            below = median - skill.value
-            strength = min(below / (FAR_BELOW * median), below / (ERRORS * skill.error))
+            below = max(median - skill.value, 0.0) if median >= LEARNT else 0.0
+            strength = min(
+                below / (FAR_BELOW * max(median, LEARNT)), below / (ERRORS * skill.error)
+            )
             if self.claimed[client] < ADMITTED * usual:
                 strength = min(strength, LARGEST)
             yield Sign(
                 client,
                 self.name,
-                max(strength, 0.0) if median >= LEARNT else 0.0,
+                strength,
                 f"the net of client {shown(client)} is right on {100 * skill.right:.0f} % of the "
                 f"{self.case.part} images of the {skill.classes} classes that it holds; guessing "
                 f"gives {100 / skill.classes:.0f} %",
