@@ -55,25 +55,33 @@ def accuracies(run: Path) -> list[str]:
 
 
 def audits(run: Path) -> list[str]:
-    """Recipe × attack: hostile clients that stand out clearly, and honest ones, of all of them."""
-    found: dict[tuple[str, str, Cell], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    """Recipe (rows) × attack: hostile clients that stand out clearly, and honest ones, of all."""
+    found: dict[tuple[str, str], dict[Cell, list[int]]] = defaultdict(dict)
     for trial, one in _audited(run):
         attack = trial.config["attack"]
         sources = hostile_clients(AttackConfig(**attack), trial.seed or 0, trial.clients)
         hostile = {*sources}
         # Of two uploads that are alike nobody can say which one is the copy.
         involved = hostile | {*sources.values()}
-        counts = found[str(trial.alpha), trial.recipe, (attack["name"], attack["clients"])]
+        cell = (attack["name"], attack["clients"])
+        counts = found[str(trial.alpha), trial.recipe].setdefault(cell, [0, 0, 0, 0])
         named = {*one.clear}
         told = (named & hostile, hostile, named - involved, {*one.signs} - involved)
         for place, clients in enumerate(told):
             counts[place] += len(clients)
-    lines = [_row("α", "recipe", "attack", "hostile clients named", "honest clients named")]
-    lines.append(_row(*["---"] * 5))
-    for (alpha, recipe, cell), (right, hostile_all, wrong, honest) in found.items():
-        caught = f"{right} of {hostile_all}" if hostile_all else "–"
-        lines.append(_row(alpha, recipe, _heading(cell), caught, f"{wrong} of {honest}"))
+    cells = list(dict.fromkeys(cell for line in found.values() for cell in line))
+    lines = [_row("α", "recipe", *map(_heading, cells)), _row(*["---"] * (2 + len(cells)))]
+    for names, line in found.items():
+        lines.append(_row(*names, *(_named(line.get(cell)) for cell in cells)))
     return lines
+
+
+def _named(counts: list[int] | None) -> str:
+    """Hostile clients that were named, and honest ones."""
+    if counts is None:
+        return "–"
+    right, hostile, wrong, honest = counts
+    return f"{right}/{hostile}, {wrong}/{honest}" if hostile else f"{wrong}/{honest}"
 
 
 def _audited(run: Path) -> Iterator[tuple[Evidence, Audited]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 from accord.auditing.audit import audit_runs
 from accord.auditing.show import warnings
 from accord.report.evidence import ODD, Evidence, read_evidence
 
-MOST_BYTES = 100_000_000  # uploads of a run that are read; `accord audit` reads all
+MOST_BYTES = 100_000_000  # after so many, no further trial is read; `accord audit` reads all
 MOST_LINES = 5
 
 
@@ -18,11 +19,9 @@ def warn(run_dir: Path, tell: Callable[[str], None], trial: str | None = None) -
     """Tells which clients stand out clearly. A record that cannot be read is no reason to fail."""
     try:
         (run,) = read_evidence([run_dir])
-        left, chosen = MOST_BYTES, []
-        for one in run.trials:
-            left -= _bytes(one)
-            if left >= 0 and (trial is None or trial in one.id):
-                chosen.append(one)
+        asked = [one for one in run.trials if trial is None or trial in one.id]
+        before = accumulate((_bytes(one) for one in asked), initial=0)
+        chosen = [one for one, size in zip(asked, before, strict=False) if size < MOST_BYTES]
         lines = warnings(audit_runs([replace(run, trials=chosen)], quick=True))
     except ODD:
         return
@@ -31,6 +30,11 @@ def warn(run_dir: Path, tell: Callable[[str], None], trial: str | None = None) -
     more = len(lines) - MOST_LINES
     if more > 0:
         tell(f"warning: {more} more trial{'s' * (more > 1)}: accord audit {run_dir}")
+    if len(chosen) < len(asked):
+        tell(
+            f"the uploads of {len(asked) - len(chosen)} further trials were not looked at: "
+            f"accord audit {run_dir}"
+        )
 
 
 def _bytes(trial: Evidence) -> int:
