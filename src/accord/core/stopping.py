@@ -4,11 +4,12 @@ This module is loaded before all others, so it imports only what Python has load
 
 While a command works, a signal raises `Stopped`, so that workers end and temporary files are
 removed. A second signal ends the process at once, and so does one that arrives while modules are
-loaded or after the work. The workers then notice that their parent is gone.
+loaded or after the work; while Python itself ends, signals are ignored. The workers then notice that their parent is gone.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -42,6 +43,17 @@ def install() -> None:
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _handle)
     sys.unraisablehook = _after_unraisable
+    atexit.register(_ignore)  # the first one that is registered is the last one that is called
+
+
+def _ignore() -> None:
+    """Python takes its handlers away at its very end, where a signal would then kill it.
+
+    The command is over by then, and its exit code is known.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) == _handle:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def begin_work() -> None:
