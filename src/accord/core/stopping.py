@@ -4,7 +4,8 @@ This module is loaded before all others, so it imports only what Python has load
 
 While a command works, a signal raises `Stopped`, so that workers end and temporary files are
 removed. A second signal ends the process at once, and so does one that arrives while modules are
-loaded or after the work; while Python itself ends, signals are ignored. The workers then notice that their parent is gone.
+loaded or after the work. While Python itself ends, signals are ignored. The workers of a process
+that was killed notice that their parent is gone.
 """
 
 from __future__ import annotations
