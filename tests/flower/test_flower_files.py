@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from accord.cli import app
 from accord.core.errors import AccordError
+from accord.core.yamls import to_yaml
 from accord.flower import supported
-from accord.flower.app_folder import write_app
+from accord.flower.app_folder import is_app, write_app
 from accord.flower.keys import make_keys
 from accord.flower.local import LocalFlower, node_config
 from accord.study.study import load_study
@@ -162,3 +163,15 @@ def test_mistakes_are_told_before_flower_starts(study: dict[str, Any], tmp_path:
         assert (out / name / "thesis.txt").read_text() == "mine"
         (out / name / "thesis.txt").unlink()
         (out / name).rmdir()
+
+
+def test_a_run_that_goes_on_writes_its_app_again(study: dict[str, Any], tmp_path: Path) -> None:
+    out, checked = tmp_path / "run", load_study(study)
+    (out / "trials").mkdir(parents=True)
+    (out / "study.yaml").write_text(to_yaml(checked.resolved))
+    local = LocalFlower(checked, out, None, False, {}, lambda _: None)
+    for _ in range(2):
+        local._prepare()
+        assert is_app(out / "flower" / "app")
+    with pytest.raises(AccordError, match="among the files of the record"):
+        write_app(out / "flower" / "app", checked)  # a user should not

@@ -50,9 +50,14 @@ app.train()(answer)
 
 
 def write_app(folder: Path, study: Study, values: dict[str, Any] | None = None) -> None:
-    """Writes the app of `study` to `folder`; `values` replace values of its run configuration."""
+    """Writes the app of `study` where a user wants it; `values` replace those of its run."""
     config = RunConfig.of(values or {}, "the app's configuration").values()
     refuse_folder(folder, "", "Flower app of Accord", _stranger)
+    replace_app(folder, study, config)
+
+
+def replace_app(folder: Path, study: Study, config: dict[str, Any]) -> None:
+    """Writes the app to a folder that is known to be ours, as the one in a record is."""
     files = {
         "pyproject.toml": _project(study.name, config),
         f"{PACKAGE}/__init__.py": f'"""The study {study.name} as a Flower app."""\n',

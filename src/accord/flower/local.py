@@ -26,7 +26,7 @@ from accord.core.names import file_name, shown
 from accord.core.partials import sweep
 from accord.core.tied import tied_environment
 from accord.federation.plan import Plan
-from accord.flower.app_folder import is_app, write_app
+from accord.flower.app_folder import is_app, replace_app
 from accord.flower.guard import Guard, running
 from accord.flower.run_config import RunConfig
 from accord.flower.supported import require_flower
@@ -118,7 +118,8 @@ class LocalFlower:
             "report": str(self._report.absolute()),
             **self.values,
         }
-        write_app(self.folder / "app", self.study, values)
+        config = RunConfig.of(values, "the app's configuration").values()
+        replace_app(self.folder / "app", self.study, config)
 
     @property
     def _root(self) -> Path | None:
