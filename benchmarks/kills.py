@@ -136,7 +136,8 @@ def run_once(engine: str, folder: Path, kills: Kills) -> None:
             words = ["run", str(study), "--cluster", address, *out]
             kills.command(words, folder, _dask_workers)
     elif engine == "flower":
-        kills.command(["flower", "local", str(study), *out], folder)
+        # A node that was killed never connects, and a command waits five minutes by default.
+        kills.command(["flower", "local", str(study), "--wait", "60", *out], folder)
     else:
         _files(study, folder, kills)
 
