@@ -136,8 +136,9 @@ def run_once(engine: str, folder: Path, kills: Kills) -> None:
             words = ["run", str(study), "--cluster", address, *out]
             kills.command(words, folder, _dask_workers)
     elif engine == "flower":
-        # A node that was killed never connects, and a command waits five minutes by default.
-        kills.command(["flower", "local", str(study), "--wait", "60", *out], folder)
+        # A node that was killed never answers; by default the server waits long for it.
+        patience = ["--wait", "30", "--deadline", "30"]
+        kills.command(["flower", "local", str(study), *patience, *out], folder)
     else:
         _files(study, folder, kills)
 

@@ -16,14 +16,17 @@ from accord.core.reading import kind_of_entry
 DEEPEST = 100  # folders inside each other
 
 
-def files_below(folder: Path) -> Iterator[Path]:
-    """All plain files in and below a folder, except hidden files and files in hidden folders."""
+def files_below(folder: Path, *, odd: bool = False) -> Iterator[Path]:
+    """All plain files in and below a folder, except hidden files and files in hidden folders.
+
+    With `odd`, pipes and links to nothing are files too: whoever opens them tells what they are.
+    """
     waiting = [(folder, 0)]
     while waiting:
         here, depth = waiting.pop()
         for name in entries(here):
             path = here / name
-            if path.is_file():
+            if path.is_file() or (odd and not path.is_dir()):
                 yield path
             elif path.is_dir() and not path.is_symlink() and depth < DEEPEST:
                 waiting.append((path, depth + 1))

@@ -33,7 +33,7 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in files_below(path) if _is_image(file))
+            inside = sorted(file for file in files_below(path, odd=True) if _is_image(file))
             if not inside:
                 raise AccordError(f"{path}: expected images ({', '.join(SUFFIXES)}); found none.")
             found += inside
@@ -47,7 +47,7 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
 
 def _is_image(path: Path) -> bool:
     # macOS writes a file "._name" with metadata beside a file on other disks; it is not an image.
-    return path.suffix.lower() in SUFFIXES and path.is_file() and not path.name.startswith("._")
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith("._")
 
 
 def picture(file: Path) -> Image.Image:
