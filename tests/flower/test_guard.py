@@ -86,3 +86,22 @@ def test_orphans_end_when_the_owner_is_killed(tmp_path: Path, how: signal.Signal
 def test_a_command_that_does_not_exist_is_told(tmp_path: Path) -> None:
     with Guard() as guard, pytest.raises(OSError, match="nowhere"):
         guard.start([str(tmp_path / "nowhere")], dict(os.environ), tmp_path / "log", tmp_path)
+
+
+def test_orphans_end_when_the_guard_was_killed(tmp_path: Path) -> None:
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        with Guard() as guard:
+            command = [sys.executable, "-c", PARENT]
+            guard.start(command, dict(os.environ), tmp_path / "log", tmp_path)
+            child = orphan(tmp_path / "log")
+            os.kill(guard.pid, signal.SIGKILL)
+            assert ended(guard.pid)
+            with pytest.raises(OSError, match="the guard has ended"):
+                guard.start(command, dict(os.environ), tmp_path / "log", tmp_path)
+            assert running(child)
+        assert ended(child)
+        assert running(bystander.pid)
+    finally:
+        bystander.kill()
+        bystander.wait()

@@ -82,6 +82,7 @@ class LocalFlower:
                 started[f"the SuperNode of {shown(name)}"] = self._start_node(guard, name, port)
             self.tell(f"started a SuperLink and {len(clients)} SuperNodes on {LOOPBACK}:{port}")
             self._flwr("run", str(self.folder / "app"), LINK)
+            started["the guard of Flower's processes"] = guard.pid
             return self._follow(started)
 
     def clients(self) -> list[str]:
@@ -262,7 +263,8 @@ class LocalFlower:
                     f"the ServerApp ended without a result{said}. Its log is "
                     f"{self._log('superlink')}. {AGAIN}"
                 )
-            self._refuse_ended({"the SuperLink": started["the SuperLink"]})
+            vital = {what: pid for what, pid in started.items() if "SuperNode" not in what}
+            self._refuse_ended(vital)
         raise AssertionError("the loop above has no end")
 
     def _refuse_ended(self, started: dict[str, int]) -> None:
