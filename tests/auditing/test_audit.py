@@ -146,12 +146,20 @@ def test_honest_clients_are_not_named(tmp_path: Path) -> None:
         accord.audit(tmp_path / "ce-ensemble", trial="nowhere")
 
 
-def test_the_command_shows_the_clients_and_what_to_do(tmp_path: Path, here: Here) -> None:
+def test_the_command_shows_the_clients_and_what_to_do(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found, hostile = audited(tmp_path / "run", "ce-ensemble", {"name": "scaled", "strength": 20.0})
     lines: list[str] = []
     warn(tmp_path / "run", lines.append)
     assert len(lines) == 1
     assert f"client {hostile[0]} stands out" in lines[0]
+    told: list[str] = []
+    monkeypatch.setattr("accord.auditing.warn.MOST_BYTES", 0)
+    warn(tmp_path / "run", told.append)
+    assert told == [
+        f"the uploads of 1 further trial were not looked at: accord audit {tmp_path / 'run'}"
+    ]
     done = here("audit", str(tmp_path / "run"))
     assert done.code == 0
     assert "stands out clearly" in done.out

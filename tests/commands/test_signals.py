@@ -62,6 +62,25 @@ def test_signals_end_with_one_line_and_128_plus_their_number() -> None:
             assert (code, said) == (128 + number, f"{stopping.LINE}\n")
 
 
+AT_THE_END = """
+import os
+import accord.__main__
+
+class Dying:
+    def __del__(self, kill=os.kill, pid=os.getpid()):
+        kill(pid, {number})  # Python destroys modules after it has taken its handlers away
+
+kept = Dying()
+"""
+
+
+def test_a_signal_while_python_ends_does_not_change_the_exit_code() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        script = AT_THE_END.format(number=int(number))
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_signal_in_an_import_or_a_destructor_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "greedy_module.py").write_text(
         "import signal\ntry:\n    signal.raise_signal(15)\nexcept BaseException:\n    pass\n"

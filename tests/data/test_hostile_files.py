@@ -151,12 +151,25 @@ def test_pictures_are_refused_by_their_header() -> None:
                     decode(one, "odd")
 
 
-def test_what_is_no_plain_file_is_never_waited_for(tmp_path: Path) -> None:
-    folder = tmp_path / "images"
+def test_what_pillow_refuses_as_too_large_is_told_in_megapixels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
+    with pytest.raises(AccordError, match="expected an image of at most 100 megapixels"):
+        decode(png(), "huge.png")
+
+
+def two_classes(folder: Path) -> Path:
+    """A folder of two classes with four images each."""
     for label in ("cat", "dog"):
         (folder / label).mkdir(parents=True)
         for number in range(4):
             (folder / label / f"{number}.png").write_bytes(png(colour=number))
+    return folder
+
+
+def test_what_is_no_plain_file_is_never_waited_for(tmp_path: Path) -> None:
+    folder = two_classes(tmp_path / "images")
     os.mkfifo(folder / "cat" / "pipe.png")
     assert "pipe.png is a pipe" in load(folder, "folder")
     assert len(image_files([folder])) == 9  # one of them cannot be predicted, which is told then
@@ -188,11 +201,7 @@ def test_names_that_cannot_be_printed_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_class_folder_is_noticed_with_a_warm_cache(tmp_path: Path) -> None:
-    folder = tmp_path / "images"
-    for label in ("cat", "dog"):
-        (folder / label).mkdir(parents=True)
-        for number in range(4):
-            (folder / label / f"{number}.png").write_bytes(png(colour=number))
+    folder = two_classes(tmp_path / "images")
     datasets.load("folder", path=folder, tell=lambda _: None)
     (folder / "emu").mkdir()
     assert "found none" in load(folder, "folder")

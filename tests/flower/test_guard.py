@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -50,21 +51,38 @@ def ended(pid: int) -> bool:
     return False
 
 
-def test_orphans_end_with_the_guard(tmp_path: Path) -> None:
-    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        log = tmp_path / "log"
-        with Guard() as guard:
-            command = [sys.executable, "-c", PARENT]
-            pid = guard.start(command, dict(os.environ), log, tmp_path)
-            child = orphan(log)
-            assert ended(pid)
-            assert running(child)
-        assert ended(child)
-        assert running(bystander.pid)
-    finally:
-        bystander.kill()
-        bystander.wait()
+@pytest.fixture
+def bystander() -> Iterator[int]:
+    """A process that no guard has started."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def test_orphans_end_with_the_guard(tmp_path: Path, bystander: int) -> None:
+    log = tmp_path / "log"
+    with Guard() as guard:
+        pid = guard.start([sys.executable, "-c", PARENT], dict(os.environ), log, tmp_path)
+        child = orphan(log)
+        assert ended(pid)
+        assert running(child)
+    assert ended(child)
+    assert running(bystander)
+
+
+def test_orphans_end_when_the_guard_was_killed(tmp_path: Path, bystander: int) -> None:
+    command, log = [sys.executable, "-c", PARENT], tmp_path / "log"
+    with Guard() as guard:
+        guard.start(command, dict(os.environ), log, tmp_path)
+        child = orphan(log)
+        os.kill(guard.pid, signal.SIGKILL)
+        assert ended(guard.pid)
+        with pytest.raises(OSError, match="the guard has ended"):
+            guard.start(command, dict(os.environ), log, tmp_path)
+        assert running(child)
+    assert ended(child)
+    assert running(bystander)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -86,22 +104,3 @@ def test_orphans_end_when_the_owner_is_killed(tmp_path: Path, how: signal.Signal
 def test_a_command_that_does_not_exist_is_told(tmp_path: Path) -> None:
     with Guard() as guard, pytest.raises(OSError, match="nowhere"):
         guard.start([str(tmp_path / "nowhere")], dict(os.environ), tmp_path / "log", tmp_path)
-
-
-def test_orphans_end_when_the_guard_was_killed(tmp_path: Path) -> None:
-    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        with Guard() as guard:
-            command = [sys.executable, "-c", PARENT]
-            guard.start(command, dict(os.environ), tmp_path / "log", tmp_path)
-            child = orphan(tmp_path / "log")
-            os.kill(guard.pid, signal.SIGKILL)
-            assert ended(guard.pid)
-            with pytest.raises(OSError, match="the guard has ended"):
-                guard.start(command, dict(os.environ), tmp_path / "log", tmp_path)
-            assert running(child)
-        assert ended(child)
-        assert running(bystander.pid)
-    finally:
-        bystander.kill()
-        bystander.wait()

@@ -30,9 +30,10 @@ def warn(run_dir: Path, tell: Callable[[str], None], trial: str | None = None) -
     more = len(lines) - MOST_LINES
     if more > 0:
         tell(f"warning: {more} more trial{'s' * (more > 1)}: accord audit {run_dir}")
-    if len(chosen) < len(asked):
+    left = len(asked) - len(chosen)
+    if left:
         tell(
-            f"the uploads of {len(asked) - len(chosen)} further trials were not looked at: "
+            f"the uploads of {left} further trial{'s' * (left > 1)} were not looked at: "
             f"accord audit {run_dir}"
         )
 
