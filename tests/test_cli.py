@@ -86,10 +86,10 @@ def test_a_balance_that_explodes_is_named_and_the_rest_finishes(
 def test_a_dry_run_shows_trials_and_costs_and_writes_nothing(
     file: Path, tmp_path: Path, here: Here
 ) -> None:
-    words = ("recipes=[fafi,ce-ensemble,fedavg-once]", "data.test_limit=5000")
+    words = ("recipes=[fafi,ce-ensemble,fedavg-once]", "data.test_limit=400")
     done = here("run", file, "--dry-run", *words)
     assert done.code == 0, done.error
-    assert "data.test_limit is 5,000, but digits has 359 test images: all" in done.error
+    assert "data.test_limit is 400, but digits has 359 test images: all" in done.error
     assert "train_limit" not in done.error
     assert "trials: 3" in done.out
     assert "shares a training above" in done.out

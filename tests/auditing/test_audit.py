@@ -154,10 +154,10 @@ def test_the_command_shows_the_clients_and_what_to_do(
     warn(tmp_path / "run", lines.append)
     assert len(lines) == 1
     assert f"client {hostile[0]} stands out" in lines[0]
-    told: list[str] = []
+    unread: list[str] = []
     monkeypatch.setattr("accord.auditing.warn.MOST_BYTES", 0)
-    warn(tmp_path / "run", told.append)
-    assert told == [
+    warn(tmp_path / "run", unread.append)
+    assert unread == [
         f"the uploads of 1 further trial were not looked at: accord audit {tmp_path / 'run'}"
     ]
     done = here("audit", str(tmp_path / "run"))

@@ -68,7 +68,7 @@ def sentence_of(error: BaseException) -> str | None:
         return str(error)
     said = one_line(str(error), 300).rstrip(". ")
     about = f" ({said})" if said else ""
-    if lack_of_memory(error):
+    if lack_of_memory(error) is not None:
         return (
             f"the memory of this machine is not sufficient{about}. Use fewer workers, a smaller "
             "budget.batch or net.backbone, or a machine with more memory; if you did not ask for "
@@ -97,12 +97,13 @@ def sentence_of(error: BaseException) -> str | None:
     return None
 
 
-def lack_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, according to Python, NumPy or torch."""
-    if isinstance(error, MemoryError):
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError | ValueError) and any(one in text for one in NO_MEMORY)
+def lack_of_memory(error: BaseException) -> str | None:
+    """The first line of an error that says that memory ran out; None for any other error."""
+    text = str(error)
+    told = any(one in text.lower() for one in NO_MEMORY)
+    if isinstance(error, MemoryError) or (told and isinstance(error, RuntimeError | ValueError)):
+        return (text.splitlines() or [type(error).__name__])[0]
+    return None
 
 
 def _is_damaged(error: BaseException) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from accord.core.errors import AccordError
 from accord.core.partials import partial_file, sweep
+from accord.core.reading import kind_of_entry
 
 # The files and folders of a record.
 OF_RECORD = (
@@ -80,9 +81,7 @@ def found_at(path: Path) -> str:
         ) from None
     if stat.S_ISREG(mode):
         return "a file"
-    if stat.S_ISDIR(mode):
-        return "a folder"
-    return "a link" if stat.S_ISLNK(mode) else "a pipe, a socket or a device"
+    return "a link" if stat.S_ISLNK(mode) else kind_of_entry(mode)
 
 
 def _refuse_place(path: Path, said: str) -> None:

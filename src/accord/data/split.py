@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -56,6 +56,16 @@ class Split:
         return measured_part(dataset)
 
 
+class Chosen(NamedTuple):
+    """The images of the wanted classes: `numbers`, `test` and `test_from` are those of `Split`."""
+
+    kept: list[int]
+    numbers: Labels
+    train: Indices
+    test: Indices
+    test_from: Literal["train", "test"]
+
+
 def measured_part(dataset: Dataset) -> Images:
     """The part of `dataset` that test images come from: its test part, if it has one."""
     return dataset.train if dataset.test is None else dataset.test
@@ -81,12 +91,8 @@ def split(
     that are left, and `validation` of those that are left then; 0 means none. The test images and
     those that sites hold out are the same for every seed.
     """
-    kept = _kept_classes(dataset, classes)
-    numbers = np.full(len(dataset.classes), -1, dtype=np.int64)
-    numbers[kept] = np.arange(len(kept))
-    train = np.flatnonzero(numbers[dataset.train.labels] >= 0)
+    kept, numbers, train, test, test_from = chosen_images(dataset, classes, test_fraction, column)
     strata = Strata.of(dataset.train, column)
-    train, test, test_from = _take_test(dataset, numbers, train, test_fraction, strata)
     train = _limited(train, strata, train_limit, "train_limit")
     measured = Strata.of(measured_part(dataset), column)
     test = _limited(test, measured, test_limit, "test_limit")
@@ -101,6 +107,21 @@ def split(
     held_out, train = _take(train, strata, validation, rng, "validation")
     names = tuple(dataset.classes[index] for index in kept)
     return Split(train, held_out, shared, test, test_from, names, numbers, own)
+
+
+def chosen_images(
+    dataset: Dataset,
+    classes: Sequence[str | int] | None,
+    test_fraction: float | None,
+    column: str | None,
+) -> Chosen:
+    """The training and test images of the wanted classes, before any limit."""
+    kept = _kept_classes(dataset, classes)
+    numbers = np.full(len(dataset.classes), -1, dtype=np.int64)
+    numbers[kept] = np.arange(len(kept))
+    train = np.flatnonzero(numbers[dataset.train.labels] >= 0)
+    strata = Strata.of(dataset.train, column)
+    return Chosen(kept, numbers, *_take_test(dataset, numbers, train, test_fraction, strata))
 
 
 def _own(train: Indices, strata: Strata, fraction: float) -> Indices:

@@ -12,7 +12,7 @@ from accord.data.allocation import Allocation
 from accord.data.images import Dataset
 from accord.data.schemes import Scheme
 from accord.data.settings import ELSEWHERE
-from accord.data.split import measured_part
+from accord.data.split import chosen_images
 from accord.federation.briefing import settled_map
 from accord.study.recipe import ClosedFormRecipe
 from accord.study.study import Trial
@@ -27,17 +27,20 @@ def empty_classes(dataset: Dataset) -> list[str]:
 
 
 def unused_limits(allocation: Allocation) -> list[str]:
-    """Remarks about limits that are larger than the dataset."""
-    data, dataset = allocation.data, allocation.dataset
-    if data.name == ELSEWHERE:
-        return []
-    there = {"train": len(dataset.train), "test": len(measured_part(dataset))}
+    """Remarks about limits above the number of images that there are."""
+    data = allocation.data
     asked = {"train": data.train_limit, "test": data.test_limit}
+    if data.name == ELSEWHERE or not any(asked.values()):
+        return []
+    there = chosen_images(
+        allocation.dataset, data.classes, data.test_fraction, allocation.scheme.named_by
+    )
+    counts = {"train": len(there.train), "test": len(there.test)}
     return [
-        f"data.{part}_limit is {limit:,}, but {data.name} has {there[part]:,} {part} images: all "
+        f"data.{part}_limit is {limit:,}, but {data.name} has {counts[part]:,} {part} images: all "
         "of them are used"
         for part, limit in asked.items()
-        if limit is not None and limit > there[part]
+        if limit is not None and limit > counts[part]
     ]
 
 

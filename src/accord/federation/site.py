@@ -25,11 +25,12 @@ from accord.client.base import Client, Precision
 from accord.client.make import make_client
 from accord.core.errors import AccordError, ClientError
 from accord.core.files import locked, read_json, write_json
+from accord.core.mishaps import lack_of_memory
 from accord.core.names import file_name, shown
 from accord.core.threads import one_thread
 from accord.data.imageset import ImageSet
 from accord.federation.tasks.answer import remembered_by, upload_path, work
-from accord.federation.tasks.base import Tell, lack_of_memory
+from accord.federation.tasks.base import Tell
 from accord.messages import Briefing, Memory, Upload
 from accord.record.folders import RoundFolder, TrialFolder
 

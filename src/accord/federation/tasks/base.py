@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import psutil
-import torch
 
 from accord.core.clock import Stopwatch
 from accord.core.config import Config
 from accord.core.errors import ClientError
+from accord.core.mishaps import lack_of_memory
 from accord.core.registry import Registry
 from accord.core.threads import one_thread
 from accord.data.allocation import Allocation, open_allocation
@@ -105,15 +105,6 @@ def perform(task: Task, record: Record, tell: Tell) -> Answer:
     finally:
         release_memory()
     return {**answer, "peak_memory": peak_memory(), "core_seconds": spent.seconds}
-
-
-def lack_of_memory(error: RuntimeError | MemoryError) -> str | None:
-    """The first line of an error that says that memory ran out; None for any other error."""
-    text = str(error)
-    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    if known or "not enough memory" in text or "can't allocate memory" in text:
-        return (text.splitlines() or [type(error).__name__])[0]
-    return None
 
 
 def release_memory() -> None:
