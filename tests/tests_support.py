@@ -22,6 +22,7 @@ from accord.data.imageset import ImageSet
 from accord.messages import (
     BANK,
     NET,
+    PUBLIC,
     TEACHER,
     Briefing,
     BriefingHeader,
@@ -84,6 +85,10 @@ def brief_for(
         header = header.model_copy(update={"teacher": teacher})
         taught = fresh_net(header.net, 1, 10, torch_generator(seed, "teacher"))
         tensors |= prefixed(TEACHER, taught.state_dict())
+    if resolved.with_public:
+        some = images_of([*range(10)] * 2)
+        images, labels = some.batch(torch.arange(20)), torch.from_numpy(some.labels)
+        tensors |= {PUBLIC + "images": images, PUBLIC + "labels": labels}
     if resolved.anchors:
         kind = make_part(anchor_kinds, resolved.anchors, "anchors")
         tensors["anchors"] = kind.make(10, net.encoder.width, torch_generator(seed, "anchors"))

@@ -66,15 +66,25 @@ def test_factors_are_uniform_about_one() -> None:
 
 
 def test_the_named_sets() -> None:
-    assert augmentations.names() == ["digits", "light", "none", "reference", "upright"]
+    assert augmentations.names() == [
+        "digits",
+        "holes",
+        "light",
+        "none",
+        "reference",
+        "upright",
+    ]
     reference = augmentations.get("reference")
     assert reference == Augmentation(
         (0.2, 1.0), (3 / 4, 4 / 3), 0.0, 0.5, 0.8, 0.4, 0.4, 0.4, 0.1, 0.2
     )
     assert augmentations.get("upright") == replace(reference, flip=0.0)
+    assert augmentations.get("holes") == Augmentation(shift=1 / 8, flip=0.5, hole=5 / 16)
 
 
-@looped(("name", "flips"), [("digits", 0), ("upright", 0), ("reference", 1), ("light", 1)])
+@looped(
+    ("name", "flips"), [("digits", 0), ("upright", 0), ("reference", 1), ("light", 1), ("holes", 1)]
+)
 def test_only_some_sets_flip(name: str, flips: int) -> None:
     ramp = torch.linspace(0, 200, 16).byte().view(1, 1, 16, 1).expand(200, 16, 16, 3)
     views = augment(ramp, augmentations.get(name), 2, generator(), MEAN, STD)
@@ -95,6 +105,25 @@ def test_a_shift_moves_by_whole_pixels_and_repeats_the_edge() -> None:
     nearest, which = gaps.min(dim=1)
     assert nearest.max() < 1e-5
     assert len(set(which.tolist())) == 25
+
+
+def test_a_hole_is_one_square_of_the_mean_around_any_pixel() -> None:
+    """Sides of 5 of 16 pixels, cut off at the edges; all pixels are centres equally often."""
+    images = torch.full((4000, 16, 16, 3), 255, dtype=torch.uint8)
+    views = augment(images, Augmentation(hole=5 / 16), 1, generator(), MEAN, STD)
+    hole = (views.abs() < 1e-5).all(dim=1)  # the mean is 0 after the normalisation
+    white = normalise(images[:1], MEAN, STD)[0, :, 0, 0]
+    assert torch.equal(views.permute(0, 2, 3, 1)[~hole], white.expand(int((~hole).sum()), 3))
+    rows, columns = hole.any(dim=2), hole.any(dim=1)
+    assert torch.equal(hole, rows[:, :, None] & columns[:, None, :])  # a rectangle …
+    for sides in (rows, columns):
+        # … of 5 pixels, and of 4 or 3 in the two outer rows of centres on each side
+        found = torch.bincount(sides.sum(dim=1), minlength=6)[3:] / 4000
+        torch.testing.assert_close(found, torch.tensor([2, 2, 12]) / 16, rtol=0, atol=0.03)
+        changes = sides.int().diff(dim=1).ne(0).sum(dim=1)
+        assert int(changes.max()) <= 2  # without gaps
+    covered = hole.float().mean(dim=0)[4:12, 4:12]
+    torch.testing.assert_close(covered, torch.full((8, 8), 25 / 256), rtol=0, atol=0.02)
 
 
 def test_digits_keep_their_colours() -> None:
@@ -204,6 +233,7 @@ def test_views_are_finite_and_in_range(
         ({"ratio": (2.0, 1.0)}, "ratio must be"),
         ({"flip": 1.5}, "flip must be a probability"),
         ({"contrast": -0.1}, "contrast must be"),
+        ({"hole": 1.5}, "hole must be a share from 0 to 1"),
         ({"hue": 0.6}, "hue must be a strength from 0 to 0.5, found 0.6"),
     ],
 )

@@ -40,4 +40,6 @@ def test_a_folded_net_answers_the_same(backbone: str, norm: str) -> None:
         folded_features, folded_logits = fast(images)
     for found, expected in ((folded_features, features), (folded_logits, logits)):
         assert float((found - expected).abs().max() / expected.abs().max()) < 1e-5
-    assert not any(isinstance(module, nn.BatchNorm2d) for module in fast.modules())
+    # A norm after a pooling, as in white7, is not linear in the convolution, and stays.
+    left = sum(isinstance(module, nn.BatchNorm2d) for module in fast.modules())
+    assert left == (3 if backbone.startswith("white7") and norm == "batch" else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -168,6 +169,17 @@ def test_cross_entropy_is_minus_the_mean_log_softmax(seed: int) -> None:
     logits, labels = 3 * noise(seed, 9, 4), labels_of(seed, 9, 4)
     found = CrossEntropy()(batch_of(torch.ones(9, 2), labels, logits=logits))
     assert found.item() == pytest.approx(slow_cross_entropy(logits, labels), abs=1e-12)
+
+
+def test_adjusted_cross_entropy_by_hand() -> None:
+    # e^z = (3, 1) times n + 1 = (2, 6): p(truth) = 6/12 for both.
+    logits = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0]], dtype=torch.float64)
+    batch = batch_of(torch.ones(2, 2), torch.tensor([0, 1]), logits=logits)
+    batch = replace(batch, label_counts=torch.tensor([1, 5]))
+    found = CrossEntropy(adjusted=True)(batch)
+    assert found.item() == pytest.approx(math.log(2), abs=1e-12)
+    alike = replace(batch, label_counts=torch.tensor([7, 7]))
+    assert torch.allclose(CrossEntropy(adjusted=True)(alike), CrossEntropy()(alike))
 
 
 def test_prototypes_by_hand() -> None:

@@ -63,14 +63,15 @@ def _check_steps(upload: Upload, briefing: Briefing, where: str) -> None:
     """Every step counts one batch in every batch norm."""
     header = briefing.header
     epochs = upload.header.epoch - header.first_epoch
-    steps = epochs * math.ceil(upload.header.samples / header.budget.batch)
+    images = upload.header.samples + briefing.public_images
+    steps = epochs * math.ceil(images / header.budget.batch)
     for name, before in briefing.tensors.items():
         if name.endswith(COUNT) and name in upload.tensors:
             found, wanted = int(upload.tensors[name]), int(before) + steps
             if found != wanted:
                 raise AccordError(
                     f"{where}: tensor {name!r} should be {wanted}: {steps} steps of up to "
-                    f"{header.budget.batch} of the client's {upload.header.samples} images; found "
+                    f"{header.budget.batch} of {images} images; found "
                     f"{found}."
                 )
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from accord.client.base import Precision
 from accord.client.batches import class_shares
 from accord.data.augmentations import augmentations
-from accord.data.imageset import ImageSet
+from accord.data.imageset import LabelledImages
 from accord.data.views import augment
 from accord.messages import BANK, TEACHER, Briefing, TrainingSpec, unprefixed
 from accord.nets.net import Net
@@ -68,7 +68,7 @@ class StepInputs:
 
     def __init__(
         self,
-        data: ImageSet,
+        data: LabelledImages,
         briefing: Briefing,
         asked: TrainingSpec,
         net: Net,

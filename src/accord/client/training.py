@@ -16,6 +16,7 @@ from accord.client.enriching import Enriching
 from accord.client.optimiser import Optimiser
 from accord.client.statistics import measure_client
 from accord.client.step_inputs import StepInputs
+from accord.client.studied import studied_images
 from accord.client.telemetry import Event, LossSums, advice, trouble
 from accord.core.errors import ClientError
 from accord.core.parts import make_part
@@ -63,6 +64,7 @@ class Training(Client):
         weights = unprefixed(NET, briefing.tensors)
         self.net = loaded_net(header.net, header.channels, self.classes, weights)
         self.net = self.net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.studied = studied_images(self.data, briefing)
         objective, align = self._objective(), self.asked.align
         self.local = {name: make_term(name, spec, name) for name, spec in objective.items()}
         self.align = {name: make_alignment(name, spec, name) for name, spec in align.items()}
@@ -70,7 +72,7 @@ class Training(Client):
         self.parameters = [p for p in self.net.parameters() if p.requires_grad]
         self.optimiser = Optimiser(self.parameters, self.mixture.groups(), self.budget)
         self.queue = self._queue().to(device)
-        self.inputs = StepInputs(self.data, briefing, self.asked, self.net, self.precision)
+        self.inputs = StepInputs(self.studied, briefing, self.asked, self.net, self.precision)
         self.control = ControlVariate.of(self.net, briefing, memory)
         self.enriching = Enriching.of(self.net, briefing, device)
         self.looking = True  # whether gradients are measured every `look_every` steps
@@ -87,7 +89,7 @@ class Training(Client):
 
     @property
     def steps_per_epoch(self) -> int:
-        return math.ceil(len(self.data) / self.budget.batch)
+        return math.ceil(len(self.studied) / self.budget.batch)
 
     def progress(self, of_epoch: float) -> float:
         """p over the local training of all rounds; `of_epoch` is the share of this epoch done."""
@@ -162,7 +164,7 @@ class Training(Client):
     def _objective(self) -> dict[str, Any]:
         """The local terms; at a client with one class, only the terms of `single_class`."""
         chosen, few = self.asked.objective, self.asked.single_class
-        if few and int((self.data.label_counts(self.classes) > 0).sum()) == 1:
+        if few and int((self.studied.label_counts(self.classes) > 0).sum()) == 1:
             return {name: chosen[name] for name in few}
         return chosen
 
@@ -172,7 +174,7 @@ class Training(Client):
         return Queue(max(sizes), self.net.encoder.width)
 
     def _mixture(self) -> Mixture:
-        counts = self.data.label_counts(self.classes)
+        counts = self.studied.label_counts(self.classes)
         weighers = {
             name: make_part(balances, spec["balance"], name).start(counts)
             for name, spec in self.asked.align.items()
@@ -205,7 +207,8 @@ class Training(Client):
         net, device = self.net, self.precision.device
         images = int(self.said.sum())
         if self.hostile is not None:
-            steps = (self.epoch - header.first_epoch) * math.ceil(images / self.budget.batch)
+            seen = images + self.briefing.public_images
+            steps = (self.epoch - header.first_epoch) * math.ceil(seen / self.budget.batch)
             net = self.hostile.net(net, self.data, steps, device)
         accuracy, statistics = measure_client(net, self.data, header, device, images)
         upload = Upload(

@@ -27,6 +27,7 @@ class Augmentation:
     saturation: float = 0.0
     hue: float = 0.0
     grey: float = 0.0  # probability of conversion to grey
+    hole: float = 0.0  # side of a square that is filled with the mean, as a share of the height
 
     def __post_init__(self) -> None:
         _require(0 < self.scale[0] <= self.scale[1] <= 1, "scale", "0 < low ≤ high ≤ 1", self.scale)
@@ -38,6 +39,7 @@ class Augmentation:
         for name in ("brightness", "contrast", "saturation"):
             value = getattr(self, name)
             _require(value >= 0, name, "a strength of at least 0", value)
+        _require(0 <= self.hole <= 1, "hole", "a share from 0 to 1", self.hole)
         _require(0 <= self.hue <= 0.5, "hue", "a strength from 0 to 0.5", self.hue)
 
 
@@ -63,6 +65,7 @@ augmentations.register("reference")(
 )
 augmentations.register("upright")(replace(augmentations.get("reference"), flip=0.0))
 augmentations.register("light")(Augmentation(shift=1 / 8, flip=0.5))
+augmentations.register("holes")(replace(augmentations.get("light"), hole=5 / 16))
 augmentations.register("digits")(
     Augmentation(scale=(0.6, 1.0), jitter=0.8, brightness=0.4, contrast=0.4)
 )

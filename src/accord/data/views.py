@@ -55,7 +55,10 @@ def augment(
         planes = part.permute(0, 3, 1, 2).contiguous().float().div_(255)
         for first in range(start, views * count, count):
             rows = slice(first, first + len(part))
-            changed = _change(planes, augmentation, Draws(*(column[rows] for column in draws)))
+            drawn = Draws(*(column[rows] for column in draws))
+            changed = _change(planes, augmentation, drawn)
+            if augmentation.hole:
+                cut_holes(changed, drawn.holes, round(augmentation.hole * height), mean)
             out[rows] = changed.permute(0, 2, 3, 1)
     return _standardise(out, mean, std)
 
@@ -82,6 +85,7 @@ class Draws(NamedTuple):
     jitters: Tensor  # (N,) bool
     factors: Tensor  # (N, 4): brightness, contrast, saturation, hue
     greys: Tensor  # (N,) bool
+    holes: Tensor  # (N, 2): the pixel at the centre of the hole
 
 
 def _draw(
@@ -98,7 +102,12 @@ def _draw(
     low = torch.cat([(1 - strengths).clamp(min=0), torch.tensor([-a.hue])])
     high = torch.cat([1 + strengths, torch.tensor([a.hue])])
     factors = low + torch.rand((count, 4), generator=generator) * (high - low)
-    return Draws(boxes, flip < a.flip, jitter < a.jitter, factors, grey < a.grey)
+    holes = torch.zeros(count, 2)
+    if a.hole:
+        holes = (
+            torch.rand((count, 2), generator=generator) * torch.tensor([height, width])
+        ).floor()
+    return Draws(boxes, flip < a.flip, jitter < a.jitter, factors, grey < a.grey, holes)
 
 
 def _change(images: Tensor, augmentation: Augmentation, draws: Draws) -> Tensor:
@@ -125,6 +134,21 @@ def _jitter(images: Tensor, augmentation: Augmentation, factors: Tensor) -> None
         adjust_saturation(images, saturation)
     if augmentation.hue > 0:
         rotate_hue(images, turns)
+
+
+def cut_holes(images: Tensor, centres: Tensor, side: int, fill: Sequence[float]) -> None:
+    """Fills a square of side × side pixels of each image with `fill`, one value per channel.
+
+    Cutout (DeVries and Taylor, 2017, arXiv:1708.04552): the centre can be any pixel, so that a part
+    of the square may lie outside of the image.
+    """
+    inside = []
+    for pixels, centre in zip(images.shape[2:], centres.to(images.device).unbind(1), strict=True):
+        distance = torch.arange(pixels, device=images.device) - centre[:, None]
+        inside.append((distance >= -(side // 2)) & (distance < side - side // 2))
+    hole = inside[0][:, None, :, None] & inside[1][:, None, None, :]
+    values = images.new_tensor(fill)[:, None, None]
+    images.copy_(torch.where(hole, values, images))
 
 
 def _standardise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:

@@ -15,6 +15,7 @@ from accord.federation.teaching import Teacher, teacher_from
 from accord.messages import (
     BANK,
     NET,
+    PUBLIC,
     TEACHER,
     AttackHeader,
     Briefing,
@@ -74,12 +75,23 @@ def _of_training(
         tensors["anchors"] = kind.make(classes, net.encoder.width, draws)
     if recipe.head == "anchors":
         tensors[NET + "head.prototypes"] = tensors["anchors"].clone()
+    if recipe.with_public:
+        tensors |= _public_images(allocation)
     if recipe.bank:
         if public is None:
             raise ValueError(f"recipe {recipe.name} needs public features")
         bank = choose(public, recipe.bank, trial.seed)
         tensors |= {BANK + "features": bank.features, BANK + "labels": bank.labels}
     return Briefing(header, tensors)
+
+
+def _public_images(allocation: Allocation) -> dict[str, Tensor]:
+    """The labelled public images, for clients that train on them as well."""
+    public = allocation.part("public")
+    if not len(public):
+        raise AccordError("with_public: it needs public images; found none. Set data.public.")
+    images = public.batch(torch.arange(len(public)))
+    return {PUBLIC + "images": images, PUBLIC + "labels": torch.from_numpy(public.labels)}
 
 
 def _with_teacher(briefing: Briefing, teacher: Teacher) -> Briefing:

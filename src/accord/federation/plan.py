@@ -186,7 +186,8 @@ class Plan:
                     "trains one), or data.public, so that the server trains one on its public "
                     "images, or teacher.allow_random for a random one."
                 )
-            if trial.setup.teacher.trainable and not trial.method.needs_teacher:
+            merges = trial.recipe.uses_mergenet and trial.method.needs_teacher
+            if trial.setup.teacher.trainable and not merges:
                 raise AccordError(
                     "teacher.trainable: true is for recipes whose method uses the teacher, such as "
                     "mergenet-public. Set it to false for this recipe."

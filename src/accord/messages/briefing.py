@@ -13,7 +13,7 @@ from accord.closed_form.sums import Packing
 from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config
 from accord.core.mergenet import MergeNetConfig
-from accord.messages.base import Message
+from accord.messages.base import PUBLIC, Message
 
 Spec = dict[str, Any]
 DIGEST = r"^[0-9a-f]{64}$"  # it is used in file names
@@ -63,6 +63,10 @@ class TrainingSpec(Config):
     )
     alignment_epochs: int = Field(
         0, ge=0, description="number of first epochs that minimise only the alignment terms"
+    )
+    with_public: bool = Field(
+        False,
+        description="clients train on the labelled public images too, which every briefing carries",
     )
 
 
@@ -153,6 +157,12 @@ class Briefing(Message):
     @cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @property
+    def public_images(self) -> int:
+        """The number of public images that it carries for the clients' training."""
+        labels = self.tensors.get(PUBLIC + "labels")
+        return 0 if labels is None else labels.numel()
 
     @property
     def federation(self) -> str:

@@ -13,8 +13,9 @@ from accord.core.config import Config
 from accord.core.mergenet import MergeNetConfig
 from accord.core.registry import Registry
 from accord.fusion.base import Scene
-from accord.messages import Briefing, ServerState
+from accord.messages import Briefing, BriefingHeader, ServerState, TrainingSpec
 from accord.nets.settings import TeacherConfig
+from accord.objective import make_term
 
 
 class Method(Config, ABC):
@@ -77,6 +78,13 @@ class Method(Config, ABC):
     def filled(self, fusion: dict[str, Any], where: str) -> Self:  # noqa: ARG002
         """The checked method, with the values that it takes from the recipe's first `fusion`."""
         return self
+
+
+def clients_ask_teacher(header: BriefingHeader) -> bool:
+    """Whether a term of the clients' objective needs the server's teacher."""
+    asked = header.training
+    terms = asked.objective if isinstance(asked, TrainingSpec) else {}
+    return any(make_term(name, spec, name).uses_teacher() for name, spec in terms.items())
 
 
 methods: Registry[type[Method]] = Registry("method", "accord.methods")

@@ -22,23 +22,20 @@ from accord.messages import (
     SOURCE,
     TEACHER,
     Briefing,
-    BriefingHeader,
     ServerState,
     TeacherHeader,
-    TrainingSpec,
     prefixed,
     unprefixed,
 )
 from accord.messages.server_state import SERVER
 from accord.methods.averaging import Averaging
-from accord.methods.base import methods
+from accord.methods.base import clients_ask_teacher, methods
 from accord.methods.public_training import train_teacher
 from accord.methods.server_fusion import ServerFusion
 from accord.nets.adapters import Enrichment, adapters
 from accord.nets.adapters.enrichment import resolve_pairs
 from accord.nets.net import loaded_net
 from accord.nets.settings import TeacherConfig
-from accord.objective import make_term
 
 Tensors = dict[str, Tensor]
 BEFORE = SERVER + "before."  # prefix of the paired layers before the fusion that was sent
@@ -129,7 +126,7 @@ class MergeNet(Averaging):
         own: dict[str, Any] = {"pairs": [list(pair) for pair in pairs]}
         if header.teacher is not None:
             own["teacher"] = header.teacher.model_dump(mode="json")
-        if not _clients_ask_teacher(header):
+        if not clients_ask_teacher(header):
             header = header.model_copy(update={"teacher": None})
             tensors = {n: t for n, t in tensors.items() if not n.startswith(TEACHER)}
             tensors |= prefixed(SERVER + TEACHER, teacher)
@@ -209,13 +206,6 @@ def _trained(opening: Briefing) -> Tensors:
     header, weights = opening.header, unprefixed(NET, opening.tensors)
     net = loaded_net(header.net, header.channels, len(header.classes), weights)
     return {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
-
-
-def _clients_ask_teacher(header: BriefingHeader) -> bool:
-    """Whether a term of the clients' objective needs the teacher."""
-    asked = header.training
-    terms = asked.objective if isinstance(asked, TrainingSpec) else {}
-    return any(make_term(name, spec, name).uses_teacher() for name, spec in terms.items())
 
 
 def _place(state: ServerState) -> str:

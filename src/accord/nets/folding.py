@@ -10,7 +10,10 @@ from accord.nets.net import Net
 
 
 def folded(net: Net) -> Net:
-    """The net with every batch norm folded into the convolution before it, for eval mode only."""
+    """The net with every batch norm folded into the convolution before it, for eval mode only.
+
+    A batch norm after a pooling stays: pooling is not linear.
+    """
     if not isinstance(net.eval().encoder, Encoder):
         return net
     encoder = fx.symbolic_trace(net.encoder)

@@ -43,10 +43,13 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
 
     Convolutions are drawn from N(0, 2 / fan_out), Kaiming's rule for ReLU. Weights and biases of
     linear layers are uniform in ±1/√fan_in. Norms start with scale 1, shift 0, running mean 0 and
-    running variance 1.
+    running variance 1. A layer with a method `set_values` is not drawn and sets its values itself.
     """
     for part in module.modules():
-        if isinstance(part, nn.Conv2d):
+        own = getattr(part, "set_values", None)
+        if own is not None:
+            own()
+        elif isinstance(part, nn.Conv2d):
             _initialise_conv(part, generator)
         elif isinstance(part, nn.Linear):
             _initialise_linear(part, generator)

@@ -12,12 +12,21 @@ from accord.objective.base import Batch, Term, terms
 
 @terms.register("cross-entropy")
 class CrossEntropy(Term):
-    """CE(logits, (1 − ε)y + ε/C): the usual classification loss; a prototype head gives z Pᵀ."""
+    """CE(logits, (1 − ε)y + ε/C): the usual classification loss; a prototype head gives z Pᵀ.
+
+    With `adjusted`, ln(n_c + 1) is added to the logit of class c, where n_c is the number of images
+    of class c that the client trains on. The logits then need not learn the label skew (logit
+    adjustment, Menon et al., 2021, arXiv:2007.07314).
+    """
 
     smoothing: float = Field(0.0, ge=0, lt=1, description="ε, the label smoothing")
+    adjusted: bool = Field(False, description="add ln(n_c + 1) to the logits, against label skew")
 
     def __call__(self, batch: Batch) -> Tensor:
-        return F.cross_entropy(batch.logits, batch.labels, label_smoothing=self.smoothing)
+        logits = batch.logits
+        if self.adjusted:
+            logits = logits + (batch.label_counts + 1).to(logits.dtype).log()
+        return F.cross_entropy(logits, batch.labels, label_smoothing=self.smoothing)
 
 
 @terms.register("prototypes")

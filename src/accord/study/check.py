@@ -168,8 +168,8 @@ def _check_sections(recipe: TrainingRecipe, where: str) -> None:
         )
     if recipe.teacher and not recipe.may_use_teacher:
         raise AccordError(
-            f"{where}.teacher: no part of the recipe uses a teacher. Set method: mergenet, add the "
-            "term distillation, or remove these settings."
+            f"{where}.teacher: no part of the recipe uses a teacher. Set method: mergenet or "
+            "from-teacher, add the term distillation, or remove these settings."
         )
 
 

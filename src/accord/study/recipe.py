@@ -69,7 +69,7 @@ class Recipe(Config):
     @property
     def may_use_teacher(self) -> bool:
         """Whether the study's section `teacher` may hold settings of this recipe."""
-        return self.uses_mergenet or self.clients_ask_teacher
+        return self.uses_mergenet or self.clients_ask_teacher or self.make_method().needs_teacher
 
     @property
     def views_per_image(self) -> int:

@@ -83,7 +83,8 @@ def _teaching_for(recipe: Recipe, setup: Setup) -> dict[str, Config]:
     if method.needs_teacher or recipe.clients_ask_teacher:
         teacher = _changed(setup.teacher, recipe.teacher, f"{where}.teacher")
         teacher = _like_the_model(teacher, setup.teacher.model)
-        if "trainable" not in recipe.teacher and (recipe.pooled or not method.needs_teacher):
+        merges = recipe.uses_mergenet and method.needs_teacher
+        if "trainable" not in recipe.teacher and (recipe.pooled or not merges):
             # No server meets these clients with the teacher: it stays as it is.
             teacher = teacher.model_copy(update={"trainable": False})
     return {"mergenet": mergenet, "teacher": teacher}

@@ -13,9 +13,9 @@ from torch import Tensor
 from accord.core.errors import AccordError
 from accord.core.randomness import torch_generator
 from accord.data.imageset import ImageSet
+from accord.nets.dead_leaves import leaf_pictures
 from accord.nets.maps import patches
 from accord.nets.maps.base import Origins, pooling
-from accord.nets.maps.dead_leaves import leaf_pictures
 from accord.nets.maps.patches import Patches, PatchModule, contrast_normalised
 from closed_forms import Floats, Ints
 from core.cases import case, looped

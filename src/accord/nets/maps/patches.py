@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from accord.core.errors import AccordError
 from accord.core.randomness import torch_generator
+from accord.nets.dead_leaves import leaf_pictures
 from accord.nets.maps.base import Block, BlockModule, Limits, Origins, blocks, pooling
-from accord.nets.maps.dead_leaves import leaf_pictures
 from accord.nets.settings import NetConfig
 
 FLOOR = 2.5e-3  # added to a patch's variance against noise: 10/255² over a usual variance

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import kurtosis
 from torch import Tensor
 
-from accord.nets.maps.dead_leaves import leaf_pictures
+from accord.nets.dead_leaves import leaf_pictures
 from core.cases import looped
 
 COUNT, SIDE = 40, 32

@@ -1,0 +1,40 @@
+"""Several rounds of averaging that start at the server's teacher instead of at random weights."""
+
+from __future__ import annotations
+
+from accord.core.errors import AccordError
+from accord.messages import NET, TEACHER, Briefing, ServerState, prefixed, unprefixed
+from accord.methods.averaging import Averaging
+from accord.methods.base import clients_ask_teacher, methods
+
+
+@methods.register("from-teacher")
+class FromTeacher(Averaging):
+    """W_1 = the teacher's weights, W_{r+1} = merge(W_{r,1}, …, W_{r,K}).
+
+    The server has trained the teacher on its public images, or has read it from a saved model. The
+    teacher is a net like the clients'.
+    """
+
+    @property
+    def needs_teacher(self) -> bool:
+        return True
+
+    def start(self, opening: Briefing) -> ServerState:
+        header, teacher = opening.header, opening.header.teacher
+        if teacher is None:
+            raise ValueError("the opening has no teacher")
+        if teacher.net != header.net:
+            raise AccordError(
+                f"the method from-teacher starts at the teacher's weights: expected a teacher with "
+                f"the clients' net, {header.net.backbone} with {header.net.norm} norm and a "
+                f"{header.net.head} head; found {teacher.net.backbone} with {teacher.net.norm} "
+                f"norm and a {teacher.net.head} head. Make net.backbone and teacher.backbone alike."
+            )
+        weights = unprefixed(TEACHER, opening.tensors)
+        tensors = {**opening.tensors, **prefixed(NET, weights)}
+        told = header.model_copy(update={"mean": teacher.mean, "std": teacher.std})
+        if not clients_ask_teacher(header):
+            told = told.model_copy(update={"teacher": None})
+            tensors = {name: t for name, t in tensors.items() if not name.startswith(TEACHER)}
+        return super().start(Briefing(told, tensors))
