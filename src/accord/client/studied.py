@@ -36,3 +36,13 @@ def public_images(briefing: Briefing) -> ImageSet | None:
             "of its classes each; found others. Fetch it again."
         )
     return ImageSet(images.numpy(), np.arange(len(images)), labels.numpy())
+
+
+def without_public(briefing: Briefing) -> Briefing:
+    """The same briefing for a client that trains on its own images only."""
+    header = briefing.header
+    if not isinstance(header.training, TrainingSpec) or not header.training.with_public:
+        return briefing
+    training = header.training.model_copy(update={"with_public": False})
+    tensors = {n: t for n, t in briefing.tensors.items() if not n.startswith(PUBLIC)}
+    return Briefing(header.model_copy(update={"training": training}), tensors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from accord.core.processor import processor
 from accord.core.versions import versions
@@ -21,6 +21,9 @@ from accord.federation.work import Run, Step
 from accord.messages import MapValues
 from accord.nets.maps import MapConfig
 
+if TYPE_CHECKING:
+    from accord.federation.trial_run import TrialRun
+
 DRAWING = 20_000  # cost of drawing without encoding public images, in images through a net
 
 
@@ -31,6 +34,7 @@ class MapRun(Run):
     kind: ClassVar[str] = "map"
     map: MapConfig = field(kw_only=True)
     teacher: TeacherRun | None = field(default=None, kw_only=True)
+    before: TrialRun | None = field(default=None, kw_only=True)  # makes a net of the map
 
     def __post_init__(self) -> None:
         if self.values.exists():
@@ -52,10 +56,13 @@ class MapRun(Run):
         return MapValues.load(self.values)
 
     def way(self) -> Iterator[Step]:
-        while self.teacher is not None and not self.teacher.over:
+        helpers = [helper for helper in (self.teacher, self.before) if helper is not None]
+        while not all(helper.over for helper in helpers):
             yield None
-        if self.teacher is not None and self.teacher.status == "failed":
-            self.failures += self.teacher.failures
+        self.failures += [
+            reason for one in helpers if one.status == "failed" for reason in one.failures
+        ]
+        if self.failures:
             return
         yield [self._drawing()]
 
@@ -67,6 +74,7 @@ class MapRun(Run):
             seed=self.trial.seed,
             teacher=self.teacher.place if self.teacher else None,
             names=self.teacher.clients if self.teacher else (),
+            before=self.before.outcome if self.before else None,
         )
         return Job(task, self.work())
 
@@ -80,6 +88,7 @@ class MapRun(Run):
                 "seed": self.trial.seed,
                 "map": self.map.model_dump(mode="json"),
                 "teacher": self.teacher.folder.id if self.teacher else None,
+                "before": self.before.folder.id if self.before else None,
                 "peak_memory_bytes": self.peak_memory,
                 "core_seconds": self.spent,
                 "versions": versions(),

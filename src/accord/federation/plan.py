@@ -248,13 +248,15 @@ class Plan:
         maps: dict[str, MapRun] = {}
         needed: dict[str, Run] = {}
         trained: dict[str, TrialRun] = {}
+        made: dict[str, TrialRun] = {}
         folders, axes = record.trials_by_key(), record.axes_with(self.study)
         for trial in self.trials:
             key, allocation = self.allocation(trial)
             teacher = teacher_run(self, trial, record)
             if teacher is not None:
                 teacher = teachers.setdefault(teacher.folder.id, teacher)
-            fixed = map_run(self, trial, teacher, record)
+            before = made[trial.before.cell] if trial.before else None
+            fixed = map_run(self, trial, teacher, before, record)
             if fixed is not None:
                 fixed = maps.setdefault(fixed.folder.id, fixed)
             training = training_key(trial, key, allocation.partition.names, fixed or teacher)
@@ -279,6 +281,7 @@ class Plan:
                 helpers = (teacher, fixed) if not (fixed and fixed.over) else ()
                 needed |= {helper.folder.id: helper for helper in helpers if helper}
             trained.setdefault(training, one)
+            made[trial.cell] = one
             prepared.append(one)
         return [*needed.values(), *prepared]  # other trials run while a teacher trains
 

@@ -20,6 +20,7 @@ from accord.study.study import Trial
 
 if TYPE_CHECKING:
     from accord.federation.plan import Plan
+    from accord.federation.trial_run import TrialRun
 
 
 def teacher_run(plan: Plan, trial: Trial, record: Record) -> TeacherRun | None:
@@ -53,8 +54,14 @@ def teacher_run(plan: Plan, trial: Trial, record: Record) -> TeacherRun | None:
     )
 
 
-def map_run(plan: Plan, trial: Trial, teacher: TeacherRun | None, record: Record) -> MapRun | None:
-    """The run that draws the fixed features of a closed form."""
+def map_run(
+    plan: Plan,
+    trial: Trial,
+    teacher: TeacherRun | None,
+    before: TrialRun | None,
+    record: Record,
+) -> MapRun | None:
+    """The run that draws the fixed features of a closed form, of which `before` makes a part."""
     if not isinstance(trial.recipe, ClosedFormRecipe):
         return None
     key, allocation = plan.allocation(trial)
@@ -62,7 +69,10 @@ def map_run(plan: Plan, trial: Trial, teacher: TeacherRun | None, record: Record
     channels = allocation.dataset.train.images.shape[3]
     images = public_key(allocation) if settled.needs_public else channels
     origin = teacher.folder.id if teacher else None
-    known = key_of(settled.model_dump(mode="json"), images, trial.seed, origin)
+    parts = [settled.model_dump(mode="json"), images, trial.seed, origin]
+    known = key_of(*parts, *([before.folder.id] if before else []))
     folder = record.teacher(f"map-s{trial.seed}-{known}")
     alone = replace(trial, axes=())  # it can serve several cells of the grid
-    return MapRun(alone, record, folder, allocation, key, map=settled, teacher=teacher)
+    return MapRun(
+        alone, record, folder, allocation, key, map=settled, teacher=teacher, before=before
+    )

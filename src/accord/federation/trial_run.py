@@ -21,13 +21,14 @@ from accord.federation.starting import first_state
 from accord.federation.tasks import Task
 from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.answer import AnswerBriefing
+from accord.federation.tasks.draw import Outcome
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_info import trial_info
 from accord.federation.trial_log import TrialLog
 from accord.federation.waiting import can_begin, failed_before
 from accord.federation.work import Run, Step
 from accord.fusion.named import NamedFusion
-from accord.messages import ServerState
+from accord.messages import ServerState, TrainingSpec
 
 UNKNOWN = 1_000  # images of a site, for the estimate of its work; the server does not know them
 
@@ -61,8 +62,21 @@ class TrialRun(Run):
 
     def _measuring(self, membership: Membership, keep: str | None) -> Measuring:
         rounds = self.rounds
-        scope = Scope(self.trial, self.folder, self.allocation, rounds, membership, keep)
+        before = self.map.before.rounds if self.map and self.map.before else ()
+        scope = Scope(self.trial, self.folder, self.allocation, rounds, membership, keep, before)
         return Measuring(scope, self.place, self.key, self.device)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What another trial needs to make this trial's net, after it is finished."""
+        last = self.rounds[-1]
+        return Outcome(
+            place=self.place,
+            round=last.number,
+            epoch=last.last_epoch,
+            clients=last.answered,
+            fusion=self.trial.fusions[0].spec,
+        )
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -100,8 +114,15 @@ class TrialRun(Run):
     def training_size(self, client: str) -> float:
         """A client's work in one round, measured in images passed through the net."""
         counts = self.allocation.partition.label_counts[self.clients.index(client)]
-        images = int(counts.sum()) or UNKNOWN
+        images = (int(counts.sum()) or UNKNOWN) + self.public_studied
         return float(images * self.trial.setup.budget.epochs * self.trial.recipe.views_per_image)
+
+    @property
+    def public_studied(self) -> int:
+        """The number of public images that every client trains on as well."""
+        asked = self.trial.recipe.training
+        uses = isinstance(asked, TrainingSpec) and asked.with_public
+        return len(self.allocation.split.public) if uses else 0
 
     def work(self) -> float:
         training = 0.0

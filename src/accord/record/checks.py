@@ -95,6 +95,7 @@ CONFIG: dict[str, tuple[str, Check]] = {
 }
 CHECKPOINT: dict[str, tuple[str, Check]] = {
     "round": ("a whole number, 0 or more", count),
+    "rounds_before": ("a whole number, 0 or more", count),
     "epoch": ("a whole number, 0 or more", count),
     "took_part": ("a list of texts", each(text)),
     "fusions": ("a mapping of mappings", mapping_of(mapping)),
@@ -126,7 +127,7 @@ AT_CLIENT: dict[str, tuple[str, Check]] = {
         for key in ("train_accuracy", "test_accuracy", "neighbours")
     },
 }
-NEEDED = tuple(key for key in CHECKPOINT if key != "clients")
+NEEDED = tuple(key for key in CHECKPOINT if key not in ("clients", "rounds_before"))
 IN_EVENTS = ("client", "train_accuracy", "test_accuracy")
 EVENT: dict[str, tuple[str, Check]] = {
     "client": ("text", text),

@@ -68,7 +68,7 @@ def rows_of(trial: TrialFolder, axes: Sequence[str]) -> Iterator[Row]:
                 **shared,
                 **{axis: _coordinate(info, axis) for axis in axes},
                 "fusion": fusion,
-                "round": checkpoint["round"],
+                "round": checkpoint["round"] + checkpoint.get("rounds_before", 0),
                 "epoch": checkpoint["epoch"],
                 "took_part": ", ".join(checkpoint["took_part"]),
                 **{key: checkpoint[key] for key in OF_ROUND},

@@ -103,7 +103,8 @@ def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
 def _cost(run: TrialRun, speed: Speed) -> Cost:
     budget, agenda = run.trial.setup.budget, run.measuring.agenda
     sizes = dict(zip(run.clients, run.allocation.partition.label_counts.sum(axis=1), strict=True))
-    waiting = [] if run.over or run.twin else [int(sizes[client]) for _, client in run.untrained()]
+    left = [] if run.over or run.twin else run.untrained()
+    waiting = [int(sizes[client]) + run.public_studied for _, client in left]
     asked, briefing = sum(len(one.asked) for one in run.rounds), _briefing_bytes(run)
     # The record also holds a copy of the values of φ, and the total of all sums.
     sums = run.trial.recipe.uploads == "sums"

@@ -57,6 +57,11 @@ class Recipe(Config):
     def make_method(self) -> Method: ...
 
     @property
+    def stands_on(self) -> str | None:
+        """The recipe whose result this recipe begins with; None for most recipes."""
+        return None
+
+    @property
     def uses_mergenet(self) -> bool:
         """Whether the study's section `mergenet` holds settings of this recipe."""
         return False
@@ -155,6 +160,10 @@ class ClosedFormRecipe(Recipe):
 
     map: MapConfig = Field(description="the fixed features, which replace a trained net")
     packing: Packing = Field("float32", description="number format of the scatter in an upload")
+
+    @property
+    def stands_on(self) -> str | None:
+        return self.map.stands_on
 
     @property
     def training(self) -> SummingSpec:

@@ -18,6 +18,7 @@ from accord.core.parts import part_spec
 from accord.core.yamls import read_yaml, yaml_of
 from accord.fusion.named import NamedFusion
 from accord.methods import Method
+from accord.study.bases import with_bases
 from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
@@ -47,6 +48,12 @@ class Trial:
     seed: int
     options: Options
     axes: tuple[str, ...] = ()  # the grid axes of the study, or of the record that it is added to
+    before: Trial | None = None  # the trial of the same cell whose result it begins with
+
+    @property
+    def cell(self) -> str:
+        """A key that is different for every trial of a study."""
+        return f"{self.setup.model_dump_json()} {self.recipe.name} {self.seed}"
 
     @property
     def idle_sections(self) -> list[str]:
@@ -111,22 +118,25 @@ class Study:
 
     def _trial(self, dealt: Setup, recipe: Recipe, seed: int) -> Trial:
         setup, rules = setup_for(recipe, dealt), recipe.fusions_with(self.fusions)
-        return Trial(self.name, setup, recipe, rules, seed, self.options, self.axes)
+        base = next((one for one in self.recipes if one.name == recipe.stands_on), None)
+        before = None if base is None else self._trial(dealt, base, seed)
+        return Trial(self.name, setup, recipe, rules, seed, self.options, self.axes, before)
 
 
 def distinct(trials: Iterable[Trial]) -> list[Trial]:
     """The trials, each once: some do not depend on every axis of the grid."""
     found: dict[str, Trial] = {}
     for trial in trials:
-        key = f"{trial.setup.model_dump_json()} {trial.recipe.name} {trial.seed}"
-        found.setdefault(key, trial)
+        found.setdefault(trial.cell, trial)
     return list(found.values())
 
 
 def leaving_out(trial: Trial, site: str | None) -> Trial:
     """The trial in which the client `site` takes no part; None: all take part."""
     partition = trial.setup.partition.model_copy(update={"leave_out": site})
-    return replace(trial, setup=trial.setup.model_copy(update={"partition": partition}))
+    before = None if trial.before is None else leaving_out(trial.before, site)
+    setup = trial.setup.model_copy(update={"partition": partition})
+    return replace(trial, setup=setup, before=before)
 
 
 def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:
@@ -243,6 +253,8 @@ def _recipes(entries: Any, references: bool, folder: Path) -> tuple[Recipe, ...]
             raise AccordError(
                 f"two recipes are named {name!r}; give one of them another name with `as: …`."
             )
+    recipes = with_bases(recipes, folder)
+    names = [recipe.name for recipe in recipes]
     if references:
         recipes += [resolve(name, folder) for name in REFERENCES if name not in names]
     return tuple(recipes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from accord.attacks.settings import NO_ATTACK
 from accord.core.errors import AccordError
@@ -22,7 +23,9 @@ from accord.federation.work import Run
 from accord.fusion.base import ReferenceRule
 from accord.messages import NET, Briefing, Origin, ServerState, is_whole, prefixed
 from accord.model.predictor import Predictor
+from accord.nets.maps import MapConfig
 from accord.record.record import Record
+from accord.study.recipe import ClosedFormRecipe
 from accord.study.settings import RoundsConfig
 from accord.study.study import Study, Trial, check_study
 
@@ -53,6 +56,8 @@ def brief_file(
     If the recipe needs a teacher or drawn features, these are made first, in `record`.
     """
     trial = only_trial(study)
+    if trial.before is not None:
+        trial, start_from = _standing_on(trial, start_from), None
     alone = _alone(study, trial)
     refuse_to_brief(out)
     model = Predictor.load(start_from) if start_from is not None else None
@@ -120,7 +125,10 @@ def only_trial(study: Study) -> Trial:
     Neither do its shift and its attack: the clients have images of their own.
     """
     found: dict[str, Trial] = {}
+    bases = {recipe.stands_on for recipe in study.recipes}
     for trial in study.trials():
+        if trial.recipe.name in bases:  # `--from` takes its place
+            continue
         reference = trial.recipe.pooled or all(
             isinstance(f.rule, ReferenceRule) for f in trial.recipe.fusion
         )
@@ -140,6 +148,31 @@ def only_trial(study: Study) -> Trial:
     if len(found) > 1:
         raise AccordError(_how_to_choose(list(found.values())))
     return next(iter(found.values()))
+
+
+def _standing_on(trial: Trial, model: Path | None) -> Trial:
+    """The trial whose map uses the net of a saved model, in place of that of an earlier recipe."""
+    recipe, name = trial.recipe, trial.recipe.stands_on
+    if model is None:
+        raise AccordError(
+            f"recipe {recipe.name!r} stands on {name!r}, whose net it needs. First exchange files "
+            f"for that recipe (recipes=[{name}]) and save its model (accord fuse … --save MODEL); "
+            "then add --from MODEL to this command."
+        )
+    if not isinstance(recipe, ClosedFormRecipe):
+        raise TypeError(f"{recipe.name} has no map")
+    blocks = [
+        {"use": "encoder", "model": str(model.absolute()), **_like(spec)}
+        if spec["use"] == "rounds"
+        else spec
+        for spec in recipe.map.blocks
+    ]
+    changed = MapConfig.model_validate({**recipe.map.model_dump(), "blocks": blocks})
+    return replace(trial, recipe=recipe.model_copy(update={"map": changed}), before=None)
+
+
+def _like(spec: dict[str, Any]) -> dict[str, Any]:
+    return {key: spec[key] for key in ("stages", "grid", "weight")}
 
 
 def _how_to_choose(trials: Sequence[Trial]) -> str:

@@ -42,6 +42,7 @@ class Scope:
     rounds: tuple[Round, ...]
     membership: Membership = EVERYBODY
     keep: str | None = None  # the fusion whose nets are kept afterwards
+    before: tuple[Round, ...] = ()  # the rounds of the trial whose result this one begins with
 
     @cached_property
     def rules(self) -> dict[str, Fusion]:

@@ -75,6 +75,7 @@ class Tallies:
         everybody = validation if part == "validation" else test
         return {
             "round": at.round.number,
+            **({"rounds_before": len(scope.before)} if scope.before else {}),
             "epoch": at.epoch,
             "took_part": list(at.round.answered),
             **costs,
@@ -89,7 +90,7 @@ class Tallies:
                     "fusion_applied": scope.trial.method.fusion_applied(at.round.number),
                     "personal_accuracy": personal.get(name),
                     **at_sites[name],
-                    "exchanges": rule.exchanges + at.round.number - 1,
+                    "exchanges": rule.exchanges + at.round.number - 1 + len(scope.before),
                     "without": scope.left(),
                     "added": scope.membership.added,
                     "solution": self.solutions.get((at.epoch, name)),
@@ -152,7 +153,8 @@ class Tallies:
         scope = self.scope
         files = [at.upload(name) for name in scope.stayed(at.round)]
         files += scope.membership.joined
-        before = [one.report for one in scope.rounds if one.number < at.round.number]
+        before = [one.report for one in scope.before]
+        before += [one.report for one in scope.rounds if one.number < at.round.number]
         seconds = sum(
             spent
             for name in scope.clients(at.round)
@@ -168,14 +170,14 @@ class Tallies:
     def _download_bytes(self, at: Checkpoint) -> int:
         """The size of all briefings so far, counted once for each client that was asked."""
         until = [one for one in self.scope.rounds if one.number <= at.round.number]
-        return sum(one.report.download_bytes for one in until)
+        return sum(one.report.download_bytes for one in (*self.scope.before, *until))
 
     def _server_seconds(self, at: Checkpoint) -> float | None:
         """The time in which the server made the states after the rounds so far."""
-        if not self.scope.trial.recipe.several_rounds:
+        if not self.scope.trial.recipe.several_rounds and not self.scope.before:
             return None
         until = [one for one in self.scope.rounds if one.number <= at.round.number]
-        return sum(one.report.server_seconds or 0.0 for one in until)
+        return sum(one.report.server_seconds or 0.0 for one in (*self.scope.before, *until))
 
     def _personal(self, at: Checkpoint, own: list[Metrics]) -> dict[str, float]:
         """The mean accuracy of clients' own nets on test images with their own class shares."""

@@ -11,21 +11,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
+from accord.client.studied import without_public
 from accord.core.errors import AccordError
 from accord.engines.base import Engine, Job, Message
-from accord.federation.briefing import opening, rehearsed_state
+from accord.federation.briefing import opening, rehearse, rehearsed_state
 from accord.federation.keys import kind_of_work
 from accord.federation.map_run import MapRun
 from accord.federation.rehearsal.client_work import STEPS
 from accord.federation.rehearsal.speed import Speed
 from accord.federation.tasks import Task
-from accord.federation.tasks.draw import VALUES, DrawMap
+from accord.federation.tasks.draw import VALUES, DrawMap, Outcome
 from accord.federation.tasks.rehearse import Rehearse
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
 from accord.fusion.named import NamedFusion
-from accord.messages import MapValues, Upload, UploadHeader
+from accord.messages import NET, MapValues, Upload, UploadHeader
 from accord.record.record import Record
 from accord.study.recipe import TrainingRecipe
 from accord.study.study import Trial
@@ -94,8 +97,27 @@ class Rehearsal:
             seed=run.trial.seed,
             teacher=run.teacher.place if run.teacher else None,
             names=names,
+            before=self._made_up(run.before) if run.before else None,
         )
         self.drawing[run.folder.id] = self._perform(task)["core_seconds"]
+
+    def _made_up(self, run: TrialRun) -> Outcome:
+        """An outcome of a trial that has not run yet: one client with the initial weights."""
+        name, folder = run.clients[0], self.stage.folder(run.place).round(1)
+        first = rehearse(run.trial, run.allocation)
+        first.save(folder.briefing)
+        header = UploadHeader(client=name, epoch=0, samples=1, briefing=first.digest)
+        counts = torch.ones(len(first.header.classes), dtype=torch.int64)
+        net = {n: t for n, t in first.tensors.items() if n.startswith(NET)}
+        Upload(header, {**net, "label_counts": counts}).save(folder.upload(name, 0, last=True))
+        return Outcome(
+            place=run.place,
+            round=1,
+            epoch=0,
+            clients=(name,),
+            fusion=run.trial.fusions[0].spec,
+            made_up=True,
+        )
 
     def _values(self, run: Run) -> Any:
         """The values of a trial's map, if it has one: from the study's record, or drawn here."""
@@ -114,7 +136,8 @@ class Rehearsal:
         state = rehearsed_state(trial, run.allocation, self._values(run))
         folder = self.stage.folder(place).round(1)
         state.save(folder.server_state)
-        trial.method.brief(state).save(folder.briefing)
+        # Public images would make the steps of few images many.
+        without_public(trial.method.brief(state)).save(folder.briefing)
         index, _ = _largest(run)
         asked = run.question(run.clients[index or 0], index, 1.0).task
         at_server: dict[str, Any] = {"fusions": {}}

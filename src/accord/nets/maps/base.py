@@ -18,6 +18,15 @@ from accord.nets.settings import NetConfig
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """The encoder of the net that an earlier recipe has made, and its normalisation of images."""
+
+    encoder: dict[str, Tensor]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Origins:
     """The inputs from which the server draws the values of a map."""
 
@@ -26,6 +35,7 @@ class Origins:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     teachers: tuple[dict[str, Tensor], ...] = ()  # weights of encoders trained on the public images
+    earlier: Earlier | None = None  # of the recipe that the map's recipe stands on
 
     def images(self, positions: Tensor) -> Tensor:
         """Public images, normalised as nets expect them."""
@@ -86,6 +96,11 @@ class Block(Config, ABC):
     def asks_teachers(self) -> int:
         """The number of nets that the server must train for this block."""
         return 0
+
+    @property
+    def stands_on(self) -> str | None:
+        """The recipe whose net this block needs; None for most blocks."""
+        return None
 
 
 blocks: Registry[type[Block]] = Registry("block", "accord.nets.maps")

@@ -18,7 +18,15 @@ from accord.messages.saved_model import SavedModel, digest_of
 from accord.nets.backbones.base import Encoder, build_encoder
 from accord.nets.backbones.layers import Norm
 from accord.nets.limits import limiting
-from accord.nets.maps.base import Block, BlockModule, Limits, Origins, blocks, pooling
+from accord.nets.maps.base import (
+    Block,
+    BlockModule,
+    Earlier,
+    Limits,
+    Origins,
+    blocks,
+    pooling,
+)
 from accord.nets.settings import NetConfig
 
 
@@ -148,6 +156,32 @@ class Teacher(Stages):
         if len(origins.teachers) < self.teachers:
             raise ValueError(f"expected {self.teachers} teachers; found {len(origins.teachers)}")
         return origins.teachers[: self.teachers]
+
+
+@blocks.register("rounds")
+class Rounds(Stages):
+    """Stages of the net that another recipe has made, with the same clients, images and seed."""
+
+    recipe: str = Field(description="the recipe that makes the net, such as public-rounds")
+
+    @property
+    def stands_on(self) -> str:
+        return self.recipe
+
+    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
+        return self.model_copy(update={"backbone": net.backbone, "norm": net.norm})
+
+    def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
+        found = self._earlier(origins)
+        return renormalising(origins.mean, origins.std, found.mean, found.std)
+
+    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
+        return [self._earlier(origins).encoder]
+
+    def _earlier(self, origins: Origins) -> Earlier:
+        if origins.earlier is None:
+            raise ValueError(f"expected the net of {self.recipe}; found none")
+        return origins.earlier
 
 
 @blocks.register("encoder")

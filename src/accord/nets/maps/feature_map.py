@@ -71,6 +71,12 @@ class MapConfig(Config):
                 f"`gamma` has an effect only with `landmarks`; found gamma {self.gamma:g} and 0 "
                 "landmarks. Set landmarks, or remove gamma"
             )
+        named = {part.stands_on for part in self.parts if part.stands_on}
+        if len(named) > 1:
+            raise ValueError(
+                f"a map can stand on one other recipe; found {', '.join(sorted(named))}. Name the "
+                "same recipe in all blocks `rounds`"
+            )
         if not self.teachers and self.teacher_epochs is not None:
             raise ValueError(
                 "`teacher_epochs` has an effect only with a block `teacher`; found "
@@ -90,6 +96,11 @@ class MapConfig(Config):
     def teachers(self) -> int:
         """The number of nets that the server must train on its public images."""
         return max(part.asks_teachers for part in self.parts)
+
+    @property
+    def stands_on(self) -> str | None:
+        """The recipe whose net the map needs; None for most maps."""
+        return next((part.stands_on for part in self.parts if part.stands_on), None)
 
     def width(self, channels: int) -> int:
         """d, the number of features."""

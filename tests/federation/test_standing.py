@@ -1,0 +1,134 @@
+"""A recipe that stands on another one: the sums of the net that its rounds have made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import accord
+from accord.core.errors import AccordError
+from accord.messages import MAP, Briefing, Upload, unprefixed
+from accord.record.folders import TrialFolder
+from accord.record.record import Record
+from accord.study.study import load_study
+from records import assert_same_uploads, timeless
+
+Raw = dict[str, Any]
+BASE = {"use": "public-rounds", "as": "base", "budget": {"epochs": 1, "batch": 64, "lr": 0.05}}
+TOP = {
+    "use": "few-rounds-public",
+    "as": "top",
+    "map": {"blocks": [{"use": "rounds", "recipe": "base", "stages": 1, "grid": 2}]},
+}
+
+
+def study(**changes: Any) -> Raw:
+    return {
+        "name": "standing",
+        "data": {"name": "digits", "train_limit": 300, "test_limit": 120, "public": 0.2},
+        "partition": {"alpha": 0.1, "clients": 3},
+        "net": {"backbone": "conv4"},
+        "rounds": {"count": 2},
+        "teacher": {"epochs": 2},
+        "recipes": [TOP, BASE],
+        "references": False,
+        **changes,
+    }
+
+
+def run(out: Path, **changes: Any) -> list[Raw]:
+    found = accord.run(study(**changes), out=out, workers=1, quiet=True)
+    assert not found.failures
+    return found.rows
+
+
+def folder_of(out: Path, recipe: str) -> TrialFolder:
+    (found,) = [one for one in Record(out).trials() if one.id.startswith(f"{recipe}-")]
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("standing") / "run"
+    run(out)
+    return out
+
+
+def test_the_clients_sum_the_features_of_the_net_that_the_rounds_made(whole: Path) -> None:
+    """Its weights are Σ n_k W_k / Σ n_k over the uploads of round 2, by NumPy."""
+    last = folder_of(whole, "base").round(2)
+    uploads = [Upload.load(path) for path in sorted((last.path / "uploads").iterdir())]
+    found = unprefixed(
+        MAP + "blocks.0.encoders.0.", Briefing.load(folder_of(whole, "top").briefing).tensors
+    )
+    shares = np.array([upload.header.samples for upload in uploads])
+    weights = [name for name in found if name.endswith((".weight", ".bias"))]
+    assert len(weights) == 12
+    for name in weights:
+        each = np.stack([upload.tensors[MAP + name].double().numpy() for upload in uploads])
+        expected = np.tensordot(shares / shares.sum(), each, axes=1)
+        np.testing.assert_allclose(found[name].numpy(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_rounds_exchanges_and_bytes_count_on(whole: Path) -> None:
+    rows = {(row["recipe"], row["round"]): row for row in Record(whole).rows()}
+    assert {*rows} == {("base", 1), ("base", 2), ("top", 3)}
+    base, top = rows["base", 2], rows["top", 3]
+    assert (base["exchanges"], top["exchanges"]) == (2, 3)
+    uploads = folder_of(whole, "top").path / "uploads"
+    own = sum(path.stat().st_size for path in uploads.iterdir())
+    assert top["upload_bytes"] == base["upload_bytes"] + own
+    briefing = folder_of(whole, "top").briefing.stat().st_size
+    assert top["download_bytes"] == base["download_bytes"] + 3 * briefing
+    assert top["seconds"] > base["seconds"]
+
+
+def test_it_can_be_added_later_and_gives_the_same(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path / "later", recipes=[BASE])
+    run(tmp_path / "later")
+    assert timeless(tmp_path / "later") == timeless(whole)
+    assert_same_uploads(whole, tmp_path / "later")
+
+
+def test_the_recipe_below_is_added_and_comes_first() -> None:
+    names = [recipe.name for recipe in load_study(study(recipes=["few-rounds-public"])).recipes]
+    assert names == ["public-rounds", "few-rounds-public"]
+    assert [recipe.name for recipe in load_study(study()).recipes] == ["base", "top"]
+
+
+@pytest.mark.parametrize(
+    ("below", "message"),
+    [
+        ("fafi", r"it stands on 'fafi', whose first fusion \(features\) makes no single net"),
+        ("closed-form", "it stands on 'closed-form'"),
+        ("central", "it stands on 'central'"),
+        ("publc-rounds", "unknown recipe 'publc-rounds'.*public-rounds"),
+    ],
+)
+def test_only_a_recipe_that_makes_one_net_can_be_below(below: str, message: str) -> None:
+    block = {"use": "rounds", "recipe": below}
+    with pytest.raises(AccordError, match=message):
+        load_study(study(recipes=[{**TOP, "map": {"blocks": [block]}}]))
+
+
+def test_a_map_stands_on_one_recipe() -> None:
+    blocks = [{"use": "rounds", "recipe": name} for name in ("fedavg", "public-rounds")]
+    with pytest.raises(AccordError, match="a map can stand on one other recipe; found fedavg, pub"):
+        load_study(study(recipes=[{**TOP, "map": {"blocks": blocks}}]))
+
+
+def test_by_files_a_saved_model_takes_the_place_of_the_rounds(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "briefing.safetensors"
+    with pytest.raises(AccordError, match=r"'top' stands on 'base'.*--from MODEL"):
+        accord.brief(study(), out)
+    rule = {"use": "average", "recalibrate": True}
+    accord.fuse(whole, [rule], trial="base", workers=1, quiet=True, save=tmp_path / "model")
+    accord.brief(study(), out, start_from=tmp_path / "model")
+    net = MAP + "blocks.0.encoders.0."
+    for name, tensor in Briefing.load(folder_of(whole, "top").briefing).tensors.items():
+        if name.startswith(net):
+            assert torch.equal(Briefing.load(out).tensors[name], tensor), name
