@@ -124,10 +124,10 @@ def test_a_map_stands_on_one_recipe() -> None:
 def test_by_files_a_saved_model_takes_the_place_of_the_rounds(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "briefing.safetensors"
     with pytest.raises(AccordError, match=r"'top' stands on 'base'.*--from MODEL"):
-        accord.brief(study(), out)
+        accord.brief(study(), out, record=tmp_path / "made")
     rule = {"use": "average", "recalibrate": True}
     accord.fuse(whole, [rule], trial="base", workers=1, quiet=True, save=tmp_path / "model")
-    accord.brief(study(), out, start_from=tmp_path / "model")
+    accord.brief(study(), out, start_from=tmp_path / "model", record=tmp_path / "made")
     net = MAP + "blocks.0.encoders.0."
     for name, tensor in Briefing.load(folder_of(whole, "top").briefing).tensors.items():
         if name.startswith(net):

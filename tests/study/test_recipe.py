@@ -49,7 +49,7 @@ def test_aliases_of_the_notes_lead_to_recipes(alias: str, name: str) -> None:
 def test_fafi_is_the_sum_of_its_four_terms() -> None:
     recipe = training_recipe("fafi", Path())
     assert recipe.objective == {
-        "cross-entropy": {"weight": 1.0, "smoothing": 0.0},
+        "cross-entropy": {"weight": 1.0, "smoothing": 0.0, "adjusted": False},
         "contrast": {
             **{
                 "weight": 1.0,

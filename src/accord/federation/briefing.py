@@ -85,6 +85,13 @@ def _of_training(
     return Briefing(header, tensors)
 
 
+def public_studied(trial: Trial, allocation: Allocation) -> int:
+    """The number of public images that every client of the trial trains on as well."""
+    recipe = trial.recipe
+    uses = isinstance(recipe, TrainingRecipe) and recipe.with_public
+    return len(allocation.split.public) if uses else 0
+
+
 def _public_images(allocation: Allocation) -> dict[str, Tensor]:
     """The labelled public images, for clients that train on them as well."""
     public = allocation.part("public")

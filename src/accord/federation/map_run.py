@@ -14,7 +14,7 @@ from accord.core.processor import processor
 from accord.core.versions import versions
 from accord.engines.base import Job
 from accord.federation.tasks import Task
-from accord.federation.tasks.draw import VALUES, DrawMap
+from accord.federation.tasks.draw import VALUES, DrawMap, Outcome
 from accord.federation.teacher import NAME
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.work import Run, Step
@@ -74,7 +74,7 @@ class MapRun(Run):
             seed=self.trial.seed,
             teacher=self.teacher.place if self.teacher else None,
             names=self.teacher.clients if self.teacher else (),
-            before=self.before.outcome if self.before else None,
+            before=_outcome(self.before) if self.before else None,
         )
         return Job(task, self.work())
 
@@ -95,3 +95,15 @@ class MapRun(Run):
                 "processor": processor(),
             }
         )
+
+
+def _outcome(run: TrialRun) -> Outcome:
+    """What is needed to make the net of a finished trial."""
+    last = run.rounds[-1]
+    return Outcome(
+        place=run.place,
+        round=last.number,
+        epoch=last.last_epoch,
+        clients=last.answered,
+        fusion=run.trial.fusions[0].spec,
+    )

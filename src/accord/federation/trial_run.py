@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from accord.core.names import shown
 from accord.engines.base import Job
 from accord.federation.arrivals import check_present, refusal_of, refuse_copies
+from accord.federation.briefing import public_studied
 from accord.federation.devices import choose_device
 from accord.federation.map_run import MapRun
 from accord.federation.measuring import Measuring
@@ -21,14 +22,13 @@ from accord.federation.starting import first_state
 from accord.federation.tasks import Task
 from accord.federation.tasks.advance import Advance
 from accord.federation.tasks.answer import AnswerBriefing
-from accord.federation.tasks.draw import Outcome
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_info import trial_info
 from accord.federation.trial_log import TrialLog
 from accord.federation.waiting import can_begin, failed_before
 from accord.federation.work import Run, Step
 from accord.fusion.named import NamedFusion
-from accord.messages import ServerState, TrainingSpec
+from accord.messages import ServerState
 
 UNKNOWN = 1_000  # images of a site, for the estimate of its work; the server does not know them
 
@@ -54,37 +54,23 @@ class TrialRun(Run):
 
     @cached_property
     def measuring(self) -> Measuring:
-        return self._measuring(EVERYBODY, None)
+        return self._measuring()
 
     @cached_property
     def log(self) -> TrialLog:
         return TrialLog(self.folder)
 
-    def _measuring(self, membership: Membership, keep: str | None) -> Measuring:
-        rounds = self.rounds
+    def _measuring(self, membership: Membership = EVERYBODY, keep: str | None = None) -> Measuring:
         before = self.map.before.rounds if self.map and self.map.before else ()
-        scope = Scope(self.trial, self.folder, self.allocation, rounds, membership, keep, before)
-        return Measuring(scope, self.place, self.key, self.device)
-
-    @property
-    def outcome(self) -> Outcome:
-        """What another trial needs to make this trial's net, after it is finished."""
-        last = self.rounds[-1]
-        return Outcome(
-            place=self.place,
-            round=last.number,
-            epoch=last.last_epoch,
-            clients=last.answered,
-            fusion=self.trial.fusions[0].spec,
-        )
+        about = (self.trial, self.folder, self.allocation, self.rounds)
+        return Measuring(Scope(*about, membership, keep, before), self.place, self.key, self.device)
 
     @property
     def clients(self) -> tuple[str, ...]:
         return self.allocation.partition.names
 
     @property
-    def device(self) -> str:
-        """The device of the server."""
+    def device(self) -> str:  # of the server
         return choose_device(self.trial.options.device, self.clients[0])
 
     # --- what is left to do --------------------------------------------------------------------
@@ -108,26 +94,18 @@ class TrialRun(Run):
     @property
     def unbriefed(self) -> bool:
         """Whether the first briefing must still be made, which needs the teacher and the map."""
-        first = self.rounds[0]
-        return not first.folder.briefing.exists() or bool(self._missing(first))
+        return not self.folder.briefing.exists() or bool(self._missing(self.rounds[0]))
 
     def training_size(self, client: str) -> float:
         """A client's work in one round, measured in images passed through the net."""
-        counts = self.allocation.partition.label_counts[self.clients.index(client)]
-        images = (int(counts.sum()) or UNKNOWN) + self.public_studied
+        deal = self.allocation
+        own = int(deal.partition.label_counts[self.clients.index(client)].sum())
+        images = (own or UNKNOWN) + public_studied(self.trial, deal)
         return float(images * self.trial.setup.budget.epochs * self.trial.recipe.views_per_image)
 
-    @property
-    def public_studied(self) -> int:
-        """The number of public images that every client trains on as well."""
-        asked = self.trial.recipe.training
-        uses = isinstance(asked, TrainingSpec) and asked.with_public
-        return len(self.allocation.split.public) if uses else 0
-
     def work(self) -> float:
-        training = 0.0
-        if self.twin is None:
-            training = sum(self.training_size(client) for _, client in self.untrained())
+        left = self.untrained() if self.twin is None else []
+        training = sum(self.training_size(client) for _, client in left)
         agenda = self.measuring.agenda
         return training + self.advance_work() + agenda.merge_work() + agenda.measure_work()
 
@@ -214,7 +192,6 @@ class TrialRun(Run):
             self.write_briefing(one.folder, self.trial.method.brief(self._state(one)))
         sizes = self.allocation.partition.label_counts.sum(axis=1).tolist()
         self.log.asked(one, missing, dict(zip(self.clients, sizes, strict=True)))
-        order = sorted(missing, key=self.training_size, reverse=True)
         return [
             self.question(
                 client,
@@ -224,7 +201,7 @@ class TrialRun(Run):
                 remembers=remembered(self.rounds, client, one),
                 at_server=bool(self.trial.recipe.pooled),
             )
-            for client in order
+            for client in sorted(missing, key=self.training_size, reverse=True)
         ]
 
     def _state(self, one: Round) -> ServerState:
@@ -243,14 +220,15 @@ class TrialRun(Run):
             return
         refuse_copies(self, one)
         missing = one.unanswered()
-        if len(one.asked) - len(missing) < one.needed:
-            self.log.stopped(one, len(one.asked) - len(missing))
+        there = len(one.asked) - len(missing)
+        if there < one.needed:
+            self.log.stopped(one, there)
             reasons = [f"client {shown(name)}: {reason}" for name, reason in self.silent.items()]
             self.failures += reasons or [f"client {shown(missing[0])} left no upload"]
             if len(self.rounds) > 1:
                 self.failures.append(
-                    f"round {one.number} got {len(one.asked) - len(missing)} uploads and needs "
-                    f"{one.needed}; run the same command again to ask the missing clients again"
+                    f"round {one.number} got {there} uploads and needs {one.needed}; run the same "
+                    "command again to ask the missing clients again"
                 )
             return
         self._write_events(one, [name for name in one.asked if name not in missing])
@@ -259,10 +237,10 @@ class TrialRun(Run):
         self.log.closed(one)
         if not self.trial.options.keep_checkpoints:
             forget_memories(self.rounds, one)
-        for name in one.report.failed:
+        for name, reason in one.report.failed.items():
             self.remarks.append(
                 f"{self.folder.id}: client {shown(name)} failed in round {one.number}, which "
-                f"went on without it: {one.report.failed[name]}"
+                f"went on without it: {reason}"
             )
 
     def _write_events(self, one: Round, answered: list[str]) -> None:
@@ -315,8 +293,8 @@ class TrialRun(Run):
         """Removes files that only an unfinished trial, or one with the same training, needs."""
         if self.status != "finished" or self.followers or self.trial.options.keep_checkpoints:
             return
-        *before, last = self.rounds
-        for one in before:
+        *earlier, last = self.rounds
+        for one in earlier:
             one.forget()
             shutil.rmtree(one.folder.path / "memory", ignore_errors=True)
         last.forget_checkpoints()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from accord.federation.briefing import rehearse
+from accord.federation.briefing import public_studied, rehearse
 from accord.federation.keys import kind_of_work
 from accord.federation.map_run import MapRun
 from accord.federation.measuring.agenda import FORWARD
@@ -104,7 +104,8 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
     budget, agenda = run.trial.setup.budget, run.measuring.agenda
     sizes = dict(zip(run.clients, run.allocation.partition.label_counts.sum(axis=1), strict=True))
     left = [] if run.over or run.twin else run.untrained()
-    waiting = [int(sizes[client]) + run.public_studied for _, client in left]
+    public = public_studied(run.trial, run.allocation)
+    waiting = [int(sizes[client]) + public for _, client in left]
     asked, briefing = sum(len(one.asked) for one in run.rounds), _briefing_bytes(run)
     # The record also holds a copy of the values of φ, and the total of all sums.
     sums = run.trial.recipe.uploads == "sums"

@@ -19,6 +19,7 @@ from accord.core.yamls import read_yaml, yaml_of
 from accord.fusion.named import NamedFusion
 from accord.methods import Method
 from accord.study.bases import with_bases
+from accord.study.fusion_list import read_fusions, refuse_idle_fusions, refuse_same_labels
 from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
@@ -182,10 +183,10 @@ def check_study(raw: Mapping[str, Any], folder: Path) -> Study:
     if elsewhere:
         _refuse_pooled(recipes)
         _refuse_shift(setups)
-    fusions = _fusions(raw.get("fusions"))
-    _refuse_idle_fusions(fusions, recipes)
+    fusions = read_fusions(raw.get("fusions"))
+    refuse_idle_fusions(fusions, recipes)
     for recipe in recipes:
-        _refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
+        refuse_same_labels((*recipe.fusion, *fusions), recipe.name)
         for setup in setups:
             setup_for(recipe, setup)
     _refuse_idle_rounds(sections.get("rounds"), recipes)
@@ -258,38 +259,6 @@ def _recipes(entries: Any, references: bool, folder: Path) -> tuple[Recipe, ...]
     if references:
         recipes += [resolve(name, folder) for name in REFERENCES if name not in names]
     return tuple(recipes)
-
-
-def _fusions(entries: Any) -> tuple[NamedFusion, ...]:
-    if entries is None:
-        return ()
-    if not isinstance(entries, list):
-        entries = [entries]
-    return tuple(NamedFusion.read(entry, "fusions") for entry in entries)
-
-
-def _refuse_idle_fusions(fusions: Sequence[NamedFusion], recipes: Sequence[Recipe]) -> None:
-    """Refuses a fusion that is listed twice, or that can use the uploads of no recipe."""
-    for place, fusion in enumerate(fusions):
-        if fusion in fusions[:place]:
-            raise AccordError(f"'fusions': {fusion.label!r} is listed twice. Remove one of them.")
-        if not any(recipe.takes(fusion) for recipe in recipes):
-            names = ", ".join(recipe.name for recipe in recipes)
-            raise AccordError(
-                f"'fusions': {fusion.label!r} fuses {fusion.rule.of}, but it can use the uploads "
-                f"of no recipe of this study ({names}). Remove it, or add a recipe that it fits."
-            )
-
-
-def _refuse_same_labels(fusions: Sequence[NamedFusion], recipe: str) -> None:
-    """Refuses two different fusions with the same name; the same fusion may occur twice."""
-    known: dict[str, NamedFusion] = {}
-    for fusion in fusions:
-        if known.setdefault(fusion.label, fusion) != fusion:
-            raise AccordError(
-                f"two different fusions of recipe {recipe!r} are named {fusion.label!r}; give one "
-                "of them another name with `as: …`."
-            )
 
 
 def _override(raw: dict[str, Any], override: str) -> dict[str, Any]:
