@@ -8,14 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import accord
+from accord.client.studied import public_images
 from accord.core.errors import AccordError
-from accord.messages import MAP, Briefing, Upload, unprefixed
+from accord.data.imageset import ImageSet
+from accord.messages import GIVEN_LABELS, MAP, NET, Briefing, Upload, unprefixed
+from accord.model.predictor import Predictor
+from accord.nets.inference import predicted_labels
+from accord.nets.net import loaded_net
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.study.study import load_study
 from records import assert_same_uploads, timeless
+from tests_support import digits, same, train
 
 Raw = dict[str, Any]
 BASE = {"use": "public-rounds", "as": "base", "budget": {"epochs": 1, "batch": 64, "lr": 0.05}}
@@ -132,3 +139,83 @@ def test_by_files_a_saved_model_takes_the_place_of_the_rounds(whole: Path, tmp_p
     for name, tensor in Briefing.load(folder_of(whole, "top").briefing).tensors.items():
         if name.startswith(net):
             assert torch.equal(Briefing.load(out).tensors[name], tensor), name
+
+
+# --- public images without labels --------------------------------------------------------------
+
+CLOSED = {
+    "use": "closed-form-public",
+    "as": "closed",
+    "packing": "float32",
+    "map": {"blocks": [{"use": "patches", "size": 3, "count": 2}], "landmarks": 4},
+}
+PSEUDO = {**BASE, "use": "unlabelled-rounds", "labels_from": "closed"}
+
+
+def test_the_labels_are_those_of_the_recipe_below_and_then_of_the_rounds(tmp_path: Path) -> None:
+    rows = run(tmp_path / "run", recipes=[TOP, PSEUDO, CLOSED])
+    found = {(row["recipe"], row["round"]) for row in rows}
+    assert found == {("closed", 1), ("base", 2), ("base", 3), ("top", 4)}
+    accord.fuse(
+        tmp_path / "run", ["ridge"], trial="closed", workers=1, quiet=True, save=tmp_path / "model"
+    )
+    first = Briefing.load(folder_of(tmp_path / "run", "base").briefing)
+    images = public_images(first)
+    assert images is not None
+    said = torch.from_numpy(images.labels)
+    assert torch.equal(said, Predictor.load(tmp_path / "model").scores(images).argmax(dim=1))
+    assert not torch.equal(said, true_labels(images))
+    (teacher,) = (tmp_path / "run" / "teachers").glob("teacher-*")
+    given = Briefing.load(teacher / "briefing.safetensors").tensors[GIVEN_LABELS]
+    assert torch.equal(given, said)
+    # After round 1 its average labels them anew. The teacher and the clients never see others.
+    later = Briefing.load(folder_of(tmp_path / "run", "base").round(2).briefing)
+    anew = public_images(later)
+    assert anew is not None
+    net = loaded_net(later.header.net, 1, 10, unprefixed(NET, later.tensors))
+    labels = predicted_labels(net, anew, later.header, torch.device("cpu"))
+    assert torch.equal(torch.from_numpy(anew.labels), labels)
+
+
+def true_labels(images: ImageSet) -> Tensor:
+    """The labels of images of digits, found by their pixels."""
+    pictures, labels = digits()
+    known = {picture.tobytes(): int(label) for picture, label in zip(pictures, labels, strict=True)}
+    return torch.tensor([known[image.tobytes()] for image in images.images])
+
+
+def test_the_teacher_learns_the_given_labels_only(tmp_path: Path) -> None:
+    """With every label changed in the data, the closed form's labels lead to the same teacher."""
+    run(tmp_path / "run", recipes=[PSEUDO, CLOSED])
+    (teacher,) = (tmp_path / "run" / "teachers").glob("teacher-*")
+    briefing = Briefing.load(teacher / "briefing.safetensors")
+    given = briefing.tensors[GIVEN_LABELS]
+    public = public_images(Briefing.load(folder_of(tmp_path / "run", "base").briefing))
+    assert public is not None
+    relabelled = ImageSet(public.images, public.rows, given.numpy())
+    expected = train(relabelled, briefing, "teacher")
+    (path,) = (teacher / "uploads").iterdir()
+    assert same(unprefixed(NET, Upload.load(path).tensors), unprefixed(NET, expected.tensors))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "message"),
+    [
+        ({"use": "fedavg", "labels_from": "closed-form-small"}, {}, "labels_from: the labels are"),
+        (PSEUDO, {"teacher": {"allow_random": True}}, "labels_from: the labels are"),
+        ({**PSEUDO, "labels_from": "fafi"}, {}, "makes no single net of the clients"),
+        ({**PSEUDO, "labels_from": "base"}, {}, "it stands on itself: base → base"),
+    ],
+)
+def test_labels_need_a_teacher_and_a_recipe_that_makes_them(
+    recipe: Raw, changes: Raw, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(AccordError, match=message):
+        run(tmp_path / "run", recipes=[recipe, CLOSED], **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_by_files_labels_are_made_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(AccordError, match=r"takes the labels of the public images from 'closed'"):
+        accord.brief(study(recipes=[PSEUDO, CLOSED]), tmp_path / "b", start_from=tmp_path / "model")

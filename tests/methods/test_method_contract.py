@@ -103,12 +103,12 @@ def test_what_makes_no_single_net_cannot_be_advanced(name: str) -> None:
 def test_every_shipped_recipe_has_a_method_that_is_registered() -> None:
     found = {name: resolve(name, Path()) for name in shipped()}
     several = {name for name, recipe in found.items() if recipe.several_rounds}
-    averaging = {"fedavg", "fedprox", "scaffold", "kd", "public-rounds"}
+    averaging = {"fedavg", "fedprox", "scaffold", "kd", "public-rounds", "unlabelled-rounds"}
     enriching = {n for n in found if n.startswith("mergenet-")} | {"finetune-public"}
     assert several == averaging | enriching
     for recipe in found.values():
         assert recipe.method_name in methods
-        few = {"public-rounds": 4}
+        few = {"public-rounds": 4, "unlabelled-rounds": 3}
         assert recipe.make_method().rounds == few.get(
             recipe.name, 5 if recipe.name in several else 1
         )

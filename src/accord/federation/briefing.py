@@ -40,16 +40,20 @@ def opening(
     public: Rows | None = None,
     values: dict[str, Tensor] | None = None,
     teacher: Teacher | None = None,
+    labels: Tensor | None = None,
 ) -> Briefing:
     """The first message to every client: initial weights, anchors, bank, and all constants.
 
     The weights and anchors depend only on the seed and the net, so that all recipes start from the
     same values. `public` holds the unit features of all public images, for a recipe with a bank.
     `values` holds the values of the map, for a closed form, and `teacher` the server's teacher.
+    `labels` are those of the public images, if an earlier trial has made them.
     """
     recipe = trial.recipe
     if isinstance(recipe, TrainingRecipe):
         found = _of_training(trial, recipe, allocation, public)
+        if recipe.with_public:
+            found = Briefing(found.header, {**found.tensors, **_public_images(allocation, labels)})
         return found if teacher is None else _with_teacher(found, teacher)
     if isinstance(recipe, ClosedFormRecipe) and values is not None:
         return _of_closed_form(trial, recipe, allocation, values)
@@ -75,8 +79,6 @@ def _of_training(
         tensors["anchors"] = kind.make(classes, net.encoder.width, draws)
     if recipe.head == "anchors":
         tensors[NET + "head.prototypes"] = tensors["anchors"].clone()
-    if recipe.with_public:
-        tensors |= _public_images(allocation)
     if recipe.bank:
         if public is None:
             raise ValueError(f"recipe {recipe.name} needs public features")
@@ -92,13 +94,14 @@ def public_studied(trial: Trial, allocation: Allocation) -> int:
     return len(allocation.split.public) if uses else 0
 
 
-def _public_images(allocation: Allocation) -> dict[str, Tensor]:
-    """The labelled public images, for clients that train on them as well."""
+def _public_images(allocation: Allocation, labels: Tensor | None) -> dict[str, Tensor]:
+    """The public images, for clients that train on them too, with their own or other labels."""
     public = allocation.part("public")
     if not len(public):
         raise AccordError("with_public: it needs public images; found none. Set data.public.")
     images = public.batch(torch.arange(len(public)))
-    return {PUBLIC + "images": images, PUBLIC + "labels": torch.from_numpy(public.labels)}
+    labels = torch.from_numpy(public.labels) if labels is None else labels
+    return {PUBLIC + "images": images, PUBLIC + "labels": labels}
 
 
 def _with_teacher(briefing: Briefing, teacher: Teacher) -> Briefing:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from accord.core.processor import processor
 from accord.core.versions import versions
 from accord.engines.base import Job
+from accord.federation.standing import all_over, outcome_of, reasons_of
 from accord.federation.tasks import Task
-from accord.federation.tasks.draw import VALUES, DrawMap, Outcome
+from accord.federation.tasks.draw import VALUES, DrawMap
 from accord.federation.teacher import NAME
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.work import Run, Step
@@ -56,12 +57,9 @@ class MapRun(Run):
         return MapValues.load(self.values)
 
     def way(self) -> Iterator[Step]:
-        helpers = [helper for helper in (self.teacher, self.before) if helper is not None]
-        while not all(helper.over for helper in helpers):
+        while not all_over(self.teacher, self.before):
             yield None
-        self.failures += [
-            reason for one in helpers if one.status == "failed" for reason in one.failures
-        ]
+        self.failures += reasons_of(self.teacher, self.before)
         if self.failures:
             return
         yield [self._drawing()]
@@ -74,7 +72,7 @@ class MapRun(Run):
             seed=self.trial.seed,
             teacher=self.teacher.place if self.teacher else None,
             names=self.teacher.clients if self.teacher else (),
-            before=_outcome(self.before) if self.before else None,
+            before=outcome_of(self.before) if self.before else None,
         )
         return Job(task, self.work())
 
@@ -95,15 +93,3 @@ class MapRun(Run):
                 "processor": processor(),
             }
         )
-
-
-def _outcome(run: TrialRun) -> Outcome:
-    """What is needed to make the net of a finished trial."""
-    last = run.rounds[-1]
-    return Outcome(
-        place=run.place,
-        round=last.number,
-        epoch=last.last_epoch,
-        clients=last.answered,
-        fusion=run.trial.fusions[0].spec,
-    )

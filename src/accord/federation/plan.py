@@ -38,6 +38,7 @@ from accord.federation.teacher_run import TeacherRun
 from accord.federation.teaching import (
     digest_of_model,
     model_of,
+    refuse_other_teacher,
     trained_here,
 )
 from accord.federation.trial_run import TrialRun
@@ -186,6 +187,8 @@ class Plan:
                     "trains one), or data.public, so that the server trains one on its public "
                     "images, or teacher.allow_random for a random one."
                 )
+            if isinstance(trial.recipe, TrainingRecipe) and trial.recipe.labels_from:
+                refuse_other_teacher(trial)
             merges = trial.recipe.uses_mergenet and trial.method.needs_teacher
             if trial.setup.teacher.trainable and not merges:
                 raise AccordError(
@@ -252,10 +255,11 @@ class Plan:
         folders, axes = record.trials_by_key(), record.axes_with(self.study)
         for trial in self.trials:
             key, allocation = self.allocation(trial)
-            teacher = teacher_run(self, trial, record)
+            before = made[trial.before.cell] if trial.before else None
+            summing = trial.recipe.uploads == "sums"
+            teacher = teacher_run(self, trial, None if summing else before, record)
             if teacher is not None:
                 teacher = teachers.setdefault(teacher.folder.id, teacher)
-            before = made[trial.before.cell] if trial.before else None
             fixed = map_run(self, trial, teacher, before, record)
             if fixed is not None:
                 fixed = maps.setdefault(fixed.folder.id, fixed)
@@ -271,6 +275,7 @@ class Plan:
                 twin=trained.get(training) if trial.method.rounds == 1 else None,
                 teacher=None if fixed else teacher,
                 map=fixed,
+                before=before,
                 min_clients=self.min_clients,
             )
             self._note_finished(one)

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from accord.federation.trial_run import TrialRun
 
 
-def teacher_run(plan: Plan, trial: Trial, record: Record) -> TeacherRun | None:
-    """The teacher that encodes the public images for a bank, or that is part of a map."""
+def teacher_run(
+    plan: Plan, trial: Trial, before: TrialRun | None, record: Record
+) -> TeacherRun | None:
+    """The teacher that encodes the public images for a bank, or that is part of a map.
+
+    `before` is the trial whose result labels the public images.
+    """
     bank, teachers = bank_of(trial), 1
     if isinstance(trial.recipe, ClosedFormRecipe):
         teachers = trial.recipe.map.teachers
@@ -40,6 +45,8 @@ def teacher_run(plan: Plan, trial: Trial, record: Record) -> TeacherRun | None:
         if source
         else training_key(teacher, images, [NAME], None)
     )
+    if before is not None:
+        known = key_of(known, before.folder.id)
     several = f"{teachers}-" if teachers > 1 else ""
     folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
     return TeacherRun(
@@ -51,6 +58,7 @@ def teacher_run(plan: Plan, trial: Trial, record: Record) -> TeacherRun | None:
         source=source,
         teachers=teachers,
         encodes=not trained_here(trial),
+        before=before,
     )
 
 

@@ -25,7 +25,8 @@ def first_briefing(
     public = teacher.rows() if teacher is not None and teacher.encodes else None
     values = drawn.drawn().tensors if drawn is not None else None
     taught = _taught(trial, allocation, teacher)
-    return opening(trial, allocation, public, values, taught)
+    labels = teacher.labels() if teacher is not None else None
+    return opening(trial, allocation, public, values, taught, labels)
 
 
 def _taught(trial: Trial, allocation: Allocation, run: TeacherRun | None) -> Teacher | None:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -21,13 +21,18 @@ from accord.federation.bank_source import uploads_of
 from accord.federation.briefing import opening
 from accord.federation.devices import choose_device
 from accord.federation.measuring.agenda import FORWARD
+from accord.federation.standing import outcome_of, reasons_of
 from accord.federation.tasks import Task
 from accord.federation.tasks.encode import FEATURES, EncodePublic
+from accord.federation.tasks.label import LABELS, LabelPublic
 from accord.federation.teacher import NAME
 from accord.federation.work import Run, Step
-from accord.messages import NET, Features, Upload, unprefixed
+from accord.messages import GIVEN_LABELS, NET, Briefing, Features, Upload, unprefixed
 from accord.objective.negatives import Rows
 from accord.record.folders import TrialFolder
+
+if TYPE_CHECKING:
+    from accord.federation.trial_run import TrialRun
 
 
 @dataclass
@@ -41,6 +46,7 @@ class TeacherRun(Run):
     source: TrialFolder | None = field(default=None, kw_only=True)
     teachers: int = field(default=1, kw_only=True)
     encodes: bool = field(default=True, kw_only=True)  # whether its features are needed
+    before: TrialRun | None = field(default=None, kw_only=True)  # labels the public images
 
     def __post_init__(self) -> None:
         made = self.features.exists() if self.encodes else self._upload(NAME).exists()
@@ -87,7 +93,20 @@ class TeacherRun(Run):
         """The first teacher's weights, after the run is finished."""
         return unprefixed(NET, Upload.load(self._upload(NAME)).tensors)
 
+    def labels(self) -> Tensor | None:
+        """The labels of the public images, if an earlier trial has made them."""
+        if self.before is None:
+            return None
+        return Features.load(self.folder.path / LABELS).tensors["labels"]
+
     def way(self) -> Iterator[Step]:
+        if self.before is not None and not (self.folder.path / LABELS).exists():
+            while not self.before.over:
+                yield None
+            self.failures += reasons_of(self.before)
+            if self.failures:
+                return
+            yield [self._labelling(self.before)]
         if self.source is None and not self.features.exists():
             yield self._training()
             self.folder.write_events(self.events_of(self.folder.round(1), self.clients))
@@ -95,9 +114,21 @@ class TeacherRun(Run):
             yield [self._encoding()]
 
     def _training(self) -> list[Job[Task]]:
-        self.write_briefing(self.folder.round(1), opening(self.trial, self.allocation))
+        found, labels = opening(self.trial, self.allocation), self.labels()
+        if labels is not None:
+            found = Briefing(found.header, {**found.tensors, GIVEN_LABELS: labels})
+        self.write_briefing(self.folder.round(1), found)
         size = float(self.images * self.trial.setup.budget.epochs)
         return [self.question(client, None, size) for client in self.untrained]
+
+    def _labelling(self, before: TrialRun) -> Job[Task]:
+        task = LabelPublic(
+            place=self.place,
+            allocation=self.key,
+            device=choose_device(self.trial.options.device, NAME),
+            before=outcome_of(before),
+        )
+        return Job(task, float(self.images))
 
     def _encoding(self) -> Job[Task]:
         task = EncodePublic(

@@ -32,6 +32,16 @@ def trained_here(trial: Trial) -> bool:
     return trial.needs_teacher and asked.model is None and not asked.allow_random
 
 
+def refuse_other_teacher(trial: Trial) -> None:
+    """Refuses `labels_from` for a trial whose server trains no teacher with these labels."""
+    if not trained_here(trial):
+        raise AccordError(
+            "labels_from: the labels are for a teacher that the server trains on its public "
+            "images; found a recipe without one. Set method: from-teacher, and remove "
+            "teacher.model and teacher.allow_random."
+        )
+
+
 def model_of(trial: Trial) -> SavedModel | None:
     """The saved model that the teacher is read from; None if it is trained or random."""
     asked = trial.setup.teacher

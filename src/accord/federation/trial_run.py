@@ -18,6 +18,7 @@ from accord.federation.measuring import Measuring
 from accord.federation.measuring.scope import Scope
 from accord.federation.membership import EVERYBODY, Membership
 from accord.federation.rounds import Round, forget_memories, link_uploads, remembered, rounds_of
+from accord.federation.standing import rounds_before
 from accord.federation.starting import first_state
 from accord.federation.tasks import Task
 from accord.federation.tasks.advance import Advance
@@ -42,6 +43,7 @@ class TrialRun(Run):
     twin: TrialRun | None = field(default=None, kw_only=True)  # earlier one with the same training
     teacher: TeacherRun | None = field(default=None, kw_only=True)  # makes the features of its bank
     map: MapRun | None = field(default=None, kw_only=True)  # draws its fixed features
+    before: TrialRun | None = field(default=None, kw_only=True)  # it begins with its result
     followers: int = field(default=0, kw_only=True)  # later trials that still need its uploads
     trained: bool = field(default=False, kw_only=True)  # all uploads of all rounds exist
     again: bool = field(default=False, kw_only=True)  # it was finished and is now fused again
@@ -61,9 +63,9 @@ class TrialRun(Run):
         return TrialLog(self.folder)
 
     def _measuring(self, membership: Membership = EVERYBODY, keep: str | None = None) -> Measuring:
-        before = self.map.before.rounds if self.map and self.map.before else ()
         about = (self.trial, self.folder, self.allocation, self.rounds)
-        return Measuring(Scope(*about, membership, keep, before), self.place, self.key, self.device)
+        scope = Scope(*about, membership, keep, rounds_before(self))
+        return Measuring(scope, self.place, self.key, self.device)
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -104,9 +106,8 @@ class TrialRun(Run):
         return float(images * self.trial.setup.budget.epochs * self.trial.recipe.views_per_image)
 
     def work(self) -> float:
-        left = self.untrained() if self.twin is None else []
+        left, agenda = ([] if self.twin else self.untrained()), self.measuring.agenda
         training = sum(self.training_size(client) for _, client in left)
-        agenda = self.measuring.agenda
         return training + self.advance_work() + agenda.merge_work() + agenda.measure_work()
 
     def advance_work(self) -> float:

@@ -30,6 +30,7 @@ NET = "net."  # prefix of the net's own tensors in a message
 MAP = NET + "encoder."  # prefix of the tensors of the encoder, or of the map that replaces it
 BANK = "bank."  # prefix of public features and their labels
 PUBLIC = "public."  # prefix of public images and their labels, which clients train on as well
+GIVEN_LABELS = "given_labels"  # labels of the server's own images, from an earlier trial
 TEACHER = "teacher."  # prefix of the weights of the teacher's net
 SOURCE = "source."  # prefix of the teacher's layers that adapters read at the clients
 ADAPTER = "adapter."  # prefix of the values of adapters (MergeNet)

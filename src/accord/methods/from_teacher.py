@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from accord.core.errors import AccordError
-from accord.messages import NET, TEACHER, Briefing, ServerState, prefixed, unprefixed
+from accord.fusion.base import Scene
+from accord.messages import NET, PUBLIC, TEACHER, Briefing, ServerState, prefixed, unprefixed
 from accord.methods.averaging import Averaging
 from accord.methods.base import clients_ask_teacher, methods
+from accord.nets.inference import predicted_labels
+from accord.nets.net import loaded_net
 
 
 @methods.register("from-teacher")
@@ -16,9 +21,27 @@ class FromTeacher(Averaging):
     teacher is a net like the clients'.
     """
 
+    relabel: bool = Field(
+        False,
+        description="after every round, the net that came out labels the public images anew, for "
+        "the clients' training in the next round",
+    )
+
     @property
     def needs_teacher(self) -> bool:
         return True
+
+    def advance(self, state: ServerState, scene: Scene) -> ServerState:
+        merged = self.merged(scene)
+        if not self.relabel:
+            return state.next(merged, scene.answered)
+        header = scene.briefing.header
+        weights = unprefixed(NET, merged)
+        net = loaded_net(header.net, header.channels, len(header.classes), weights)
+        labels = predicted_labels(net.to(scene.device), scene.public, header, scene.device)
+        changed = int((labels != state.tensors[PUBLIC + "labels"]).sum())
+        told = {"labels_changed": changed / max(1, len(labels))}
+        return state.next({**merged, PUBLIC + "labels": labels}, scene.answered, told=told)
 
     def start(self, opening: Briefing) -> ServerState:
         header, teacher = opening.header, opening.header.teacher

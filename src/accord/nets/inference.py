@@ -28,6 +28,14 @@ def forward_all(
         yield features.float().cpu(), logits.float().cpu(), labels
 
 
+def predicted_labels(
+    net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
+) -> Tensor:
+    """The class with the largest logit of every image, (N) int64."""
+    found = [logits.argmax(dim=1) for _, logits, _ in forward_all(net, data, header, device)]
+    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
+
+
 def measure_batch_norms(
     net: Net, data: ImageSet, header: BriefingHeader, device: torch.device
 ) -> None:

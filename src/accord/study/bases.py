@@ -15,23 +15,32 @@ def with_bases(recipes: Sequence[Recipe], folder: Path) -> list[Recipe]:
     """The recipes, each after the recipe that it stands on, which is added if it is missing."""
     listed = {recipe.name: recipe for recipe in recipes}
     found: dict[str, Recipe] = {}
-    for recipe in recipes:
+
+    def add(recipe: Recipe, above: tuple[str, ...] = ()) -> None:
         name = recipe.stands_on
+        if recipe.name in above:
+            raise AccordError(
+                f"recipes.{recipe.name}: it stands on itself: {' → '.join((*above, recipe.name))}."
+            )
         if name is not None:
             base = listed.get(name) or resolve(name, folder)
             _check_base(recipe, base)
-            found.setdefault(name, base)
+            add(base, (*above, recipe.name))
         found.setdefault(recipe.name, recipe)
+
+    for recipe in recipes:
+        add(recipe)
     return list(found.values())
 
 
 def _check_base(recipe: Recipe, base: Recipe) -> None:
-    """Refuses to stand on a recipe that makes no net of all clients."""
-    rule = base.fusion[0].rule
-    one_net = isinstance(rule, Merge) and not rule.personal and rule.of == "nets"
-    if base.uploads != "nets" or base.pooled or not one_net:
+    """Refuses to stand on a recipe whose result cannot be used."""
+    rule, summing = base.fusion[0].rule, recipe.uploads == "sums"
+    one_net = isinstance(rule, Merge) and not rule.personal and not rule.after_advance
+    if base.pooled or not one_net or (summing and rule.of == "sums"):
         raise AccordError(
             f"recipes.{recipe.name}: it stands on {base.name!r}, whose first fusion "
-            f"({base.fusion[0].label}) makes no single net of the clients' nets. Name a recipe "
-            "such as public-rounds or fedavg."
+            f"({base.fusion[0].label}) makes no single net of {'the nets of ' if summing else ''}"
+            "the clients. Name a recipe such as "
+            f"{'public-rounds or fedavg' if summing else 'closed-form-public'}."
         )

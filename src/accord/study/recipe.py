@@ -123,6 +123,11 @@ class TrainingRecipe(Recipe, TrainingSpec):
         default={}, description="values that replace those of the study's section teacher"
     )
     bank: BankConfig | None = Field(None, description="public features that all clients receive")
+    labels_from: str | None = Field(
+        None,
+        description="the recipe whose result labels the public images, for its teacher and its "
+        "clients; null: they have labels",
+    )
     method: Spec = Field(
         default={"use": "one-shot"}, description="what the server does in each round"
     )
@@ -134,6 +139,10 @@ class TrainingRecipe(Recipe, TrainingSpec):
     @property
     def views_per_image(self) -> int:
         return self.views
+
+    @property
+    def stands_on(self) -> str | None:
+        return self.labels_from
 
     @property
     def method_name(self) -> str:

@@ -160,7 +160,11 @@ def _standing_on(trial: Trial, model: Path | None) -> Trial:
             "then add --from MODEL to this command."
         )
     if not isinstance(recipe, ClosedFormRecipe):
-        raise TypeError(f"{recipe.name} has no map")
+        raise AccordError(
+            f"recipe {recipe.name!r} takes the labels of the public images from {name!r}, which is "
+            "not possible by files. Label the images with that recipe's model (accord predict), "
+            "and use public-rounds with these labels."
+        )
     blocks = [
         {"use": "encoder", "model": str(model.absolute()), **_like(spec)}
         if spec["use"] == "rounds"

@@ -22,7 +22,8 @@ from accord.federation.map_run import MapRun
 from accord.federation.rehearsal.client_work import STEPS
 from accord.federation.rehearsal.speed import Speed
 from accord.federation.tasks import Task
-from accord.federation.tasks.draw import VALUES, DrawMap, Outcome
+from accord.federation.tasks.draw import VALUES, DrawMap
+from accord.federation.tasks.outcome import Outcome
 from accord.federation.tasks.rehearse import Rehearse
 from accord.federation.teacher_run import TeacherRun
 from accord.federation.trial_run import TrialRun

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ from accord.core.errors import AccordError, ClientError
 from accord.core.names import shown
 from accord.data.imageset import ImageSet
 from accord.federation.tasks.base import Answer, Task, Tell, briefing_at, register
-from accord.messages import Briefing, Memory, State
+from accord.messages import GIVEN_LABELS, Briefing, Memory, State
 from accord.record.folders import RoundFolder, TrialFolder
 from accord.record.record import Record
 
@@ -48,7 +49,10 @@ class AnswerBriefing(Task):
         briefing = briefing_at(folder.briefing)
         memory = remembered_by(self.name, trial, self.remembers)
         precision = Precision(torch.device(self.device), self.autocast, self.compile)
-        client = make_client(self._images(record), briefing, self.name, precision, memory)
+        images = self._images(record)
+        if self.client is None and GIVEN_LABELS in briefing.tensors:
+            images = replace(images, labels=briefing.tensors[GIVEN_LABELS].numpy())
+        client = make_client(images, briefing, self.name, precision, memory)
         work(client, folder, tell)
         return {}
 
