@@ -81,6 +81,26 @@ def test_the_clients_sum_the_features_of_the_net_that_the_rounds_made(whole: Pat
         np.testing.assert_allclose(found[name].numpy(), expected, rtol=1e-5, atol=1e-7)
 
 
+def test_it_can_use_the_net_of_each_client_instead(tmp_path: Path) -> None:
+    """Round 2 asked two of the three clients: the merged net stands in for the third one."""
+    block = {"use": "rounds", "recipe": "base", "of": "clients", "stages": 1, "grid": 1}
+    top = {**TOP, "map": {"blocks": [block]}}
+    run(tmp_path / "run", recipes=[top, BASE], rounds={"count": 2, "fraction": 0.7})
+    last = folder_of(tmp_path / "run", "base").round(2)
+    uploads = [Upload.load(path) for path in sorted((last.path / "uploads").iterdir())]
+    assert len(uploads) == 2
+    told = Briefing.load(folder_of(tmp_path / "run", "top").briefing).tensors
+    nets = [unprefixed(f"{MAP}blocks.0.encoders.{index}.", told) for index in range(3)]
+    for upload, net in zip(uploads, nets, strict=False):
+        assert same(unprefixed(MAP, upload.tensors), net)
+    shares = np.array([upload.header.samples for upload in uploads])
+    name = "stages.stage4.0.weight"
+    each = np.stack([upload.tensors[MAP + name].double().numpy() for upload in uploads])
+    expected = np.tensordot(shares / shares.sum(), each, axes=1)
+    np.testing.assert_allclose(nets[2][name].numpy(), expected, rtol=1e-5, atol=1e-7)
+    assert told[NET + "head.prototypes"].shape == (10, 3 * 64)
+
+
 def test_rounds_exchanges_and_bytes_count_on(whole: Path) -> None:
     rows = {(row["recipe"], row["round"]): row for row in Record(whole).rows()}
     assert {*rows} == {("base", 1), ("base", 2), ("top", 3)}
@@ -139,6 +159,21 @@ def test_by_files_a_saved_model_takes_the_place_of_the_rounds(whole: Path, tmp_p
     for name, tensor in Briefing.load(folder_of(whole, "top").briefing).tensors.items():
         if name.startswith(net):
             assert torch.equal(Briefing.load(out).tensors[name], tensor), name
+
+
+def test_by_files_a_model_of_several_nets_takes_the_place_of_the_clients(
+    whole: Path, tmp_path: Path
+) -> None:
+    accord.fuse(whole, ["outputs"], trial="base", workers=1, quiet=True, save=tmp_path / "model")
+    block = {"use": "rounds", "recipe": "base", "of": "clients", "stages": 1, "grid": 1}
+    asked = study(recipes=[{**TOP, "map": {"blocks": [block]}}, BASE])
+    out = tmp_path / "briefing.safetensors"
+    accord.brief(asked, out, start_from=tmp_path / "model", record=tmp_path / "made")
+    tensors = Briefing.load(out).tensors
+    last = folder_of(whole, "base").round(2)
+    for index, path in enumerate(sorted((last.path / "uploads").iterdir())):
+        found = unprefixed(f"{MAP}blocks.{index}.encoders.0.", tensors)
+        assert same(found, unprefixed(MAP, Upload.load(path).tensors))
 
 
 # --- public images without labels --------------------------------------------------------------

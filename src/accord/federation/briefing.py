@@ -187,7 +187,7 @@ def settled_map(trial: Trial, recipe: ClosedFormRecipe, allocation: Allocation) 
     """The recipe's map, with everything that a client needs to build it."""
     flips = augmentations.get(_augmentation(trial, allocation)).flip > 0
     side = min(allocation.dataset.train.images.shape[1:3])
-    return recipe.map.settled(trial.setup.net, flips, side)
+    return recipe.map.settled(trial.setup.net, flips, side, len(allocation.partition.names))
 
 
 def check_map(trial: Trial, allocation: Allocation) -> None:

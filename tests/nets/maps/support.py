@@ -11,7 +11,7 @@ from torch import Tensor
 from accord.data.imageset import ImageSet
 from accord.nets.backbones.base import Encoder, build_encoder
 from accord.nets.initialise import initialise
-from accord.nets.maps import FeatureMap, MapConfig, Origins, draw_map
+from accord.nets.maps import Earlier, FeatureMap, MapConfig, Origins, draw_map
 from tests_support import digits
 
 SMALL = {"use": "patches", "size": 3, "count": 4, "grid": 3}
@@ -38,6 +38,7 @@ def origins(
 ) -> Origins:
     """Digits, in as many channels and pixels as asked for."""
     images, labels = digits()
+    weights = dict(teacher(backbone, channels).state_dict())
     images = np.repeat(images[:public], channels, axis=3)
     images = images.repeat(side // 8, axis=1).repeat(side // 8, axis=2)
     return Origins(
@@ -45,7 +46,8 @@ def origins(
         ImageSet(images, np.arange(public), labels[:public]),
         (0.3,) * channels,
         (0.35,) * channels,
-        (dict(teacher(backbone, channels).state_dict()),),
+        (weights,),
+        Earlier(weights, (), (0.2,) * channels, (0.3,) * channels),
     )
 
 

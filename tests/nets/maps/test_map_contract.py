@@ -16,7 +16,11 @@ from core.cases import looped
 from nets.maps.support import SMALL, TEACHER, at, drawn, noise, origins
 
 # Settings that make a block small. One that is not here is asked for as it is.
-SETTINGS: dict[str, dict[str, Any]] = {"patches": SMALL, "teacher": TEACHER}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "patches": SMALL,
+    "teacher": TEACHER,
+    "rounds": {**TEACHER, "use": "rounds", "recipe": "fedavg"},
+}
 every_block = looped("name", blocks.names())
 SHAPES = [(1, 8, 8), (1, 16, 12)]
 

@@ -22,6 +22,7 @@ from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
 from accord.fusion.base import ReferenceRule
 from accord.messages import NET, Briefing, Origin, ServerState, is_whole, prefixed
+from accord.messages.saved_model import SavedModel
 from accord.model.predictor import Predictor
 from accord.nets.maps import MapConfig
 from accord.record.record import Record
@@ -165,18 +166,19 @@ def _standing_on(trial: Trial, model: Path | None) -> Trial:
             "not possible by files. Label the images with that recipe's model (accord predict), "
             "and use public-rounds with these labels."
         )
-    blocks = [
-        {"use": "encoder", "model": str(model.absolute()), **_like(spec)}
-        if spec["use"] == "rounds"
-        else spec
-        for spec in recipe.map.blocks
-    ]
+    blocks = [one for spec in recipe.map.blocks for one in _kept(spec, model)]
     changed = MapConfig.model_validate({**recipe.map.model_dump(), "blocks": blocks})
     return replace(trial, recipe=recipe.model_copy(update={"map": changed}), before=None)
 
 
-def _like(spec: dict[str, Any]) -> dict[str, Any]:
-    return {key: spec[key] for key in ("stages", "grid", "weight")}
+def _kept(spec: dict[str, Any], model: Path) -> list[dict[str, Any]]:
+    """The blocks that use the nets of a saved model in place of a block `rounds`."""
+    if spec["use"] != "rounds":
+        return [spec]
+    nets = SavedModel.load(model).header.nets if spec["of"] == "clients" else 1
+    alike = {key: spec[key] for key in ("stages", "grid", "weight")}
+    where = {"use": "encoder", "model": str(model.absolute())}
+    return [{**where, **alike, "net": index} for index in range(nets)]
 
 
 def _how_to_choose(trials: Sequence[Trial]) -> str:

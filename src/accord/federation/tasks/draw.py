@@ -29,7 +29,7 @@ class DrawMap(Task):
         allocation, config = self.images(record), MapConfig.model_validate(self.map)
         teachers = tuple(unprefixed(MAP, upload.tensors) for upload in self._uploads(record))
         dataset, public = allocation.dataset, allocation.part("public")
-        earlier = self._earlier(record, public)
+        earlier = self._earlier(record, public, config)
         origins = Origins(self.seed, public, dataset.mean, dataset.std, teachers, earlier)
         with large_blocks_apart():
             values = draw_map(config, dataset.train.images.shape[3], origins)
@@ -42,9 +42,13 @@ class DrawMap(Task):
         folder = record.folder(self.teacher).last_round
         return [Upload.load(folder.upload(name, 0, last=True)) for name in self.names]
 
-    def _earlier(self, record: Record, public: ImageSet) -> Earlier | None:
-        """The encoder of the net of the trial that this one stands on."""
+    def _earlier(self, record: Record, public: ImageSet, config: MapConfig) -> Earlier | None:
+        """The encoders of the trial that this one stands on."""
         if self.before is None:
             return None
         net, briefing = self.before.net(record, public, self.device)
-        return Earlier(unprefixed(MAP, net.tensors), briefing.header.mean, briefing.header.std)
+        wanted = any(part.needs_clients for part in config.parts)
+        others = self.before.client_nets(record) if wanted else []
+        clients = tuple(unprefixed(MAP, upload.tensors) for upload in others)
+        mean, std = briefing.header.mean, briefing.header.std
+        return Earlier(unprefixed(MAP, net.tensors), clients, mean, std)

@@ -47,3 +47,10 @@ class Outcome(Config):
         )
         (net,) = rule.merge(scene)
         return net, rule.described(briefing)
+
+    def client_nets(self, record: Record) -> list[Upload]:
+        """The net of each client of the last round."""
+        folder = record.folder(self.place).round(self.round)
+        paths = [folder.upload(name, self.epoch, last=True) for name in self.clients]
+        files = UploadFiles(paths, briefing_at(folder.briefing), own=self.made_up)
+        return [files.load(index) for index in range(len(files))]

@@ -19,9 +19,10 @@ from accord.nets.settings import NetConfig
 
 @dataclass(frozen=True)
 class Earlier:
-    """The encoder of the net that an earlier recipe has made, and its normalisation of images."""
+    """The encoders of an earlier recipe's last round, and their normalisation of images."""
 
-    encoder: dict[str, Tensor]
+    merged: dict[str, Tensor]  # of the net that its fusion made
+    clients: tuple[dict[str, Tensor], ...]  # of each client's own net; empty if no block needs them
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
@@ -84,8 +85,8 @@ class Block(Config, ABC):
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
         """The block's values, which depend on `origins` and on its `index` in the map alone."""
 
-    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
-        """A copy with all settings that a client needs, for this net and this image side."""
+    def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
+        """A copy with all settings that a client needs, for this net, image side and federation."""
         return self
 
     @property
@@ -101,6 +102,11 @@ class Block(Config, ABC):
     def stands_on(self) -> str | None:
         """The recipe whose net this block needs; None for most blocks."""
         return None
+
+    @property
+    def needs_clients(self) -> bool:
+        """Whether the block needs the net of each client of that recipe."""
+        return False
 
 
 blocks: Registry[type[Block]] = Registry("block", "accord.nets.maps")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -149,7 +149,7 @@ class Teacher(Stages):
     def encoders(self) -> int:
         return self.teachers
 
-    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
+    def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
         return self.model_copy(update={"backbone": net.backbone, "norm": net.norm})
 
     def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
@@ -160,23 +160,47 @@ class Teacher(Stages):
 
 @blocks.register("rounds")
 class Rounds(Stages):
-    """Stages of the net that another recipe has made, with the same clients, images and seed."""
+    """Stages of nets that another recipe has trained, with the same clients, images and seed.
 
-    recipe: str = Field(description="the recipe that makes the net, such as public-rounds")
+    They are those of the net that its fusion makes, or of each client's own net after the last
+    round. For a client that did not take part in this round, the fused net is used.
+    """
+
+    recipe: str = Field(description="the recipe that trains the nets, such as public-rounds")
+    of: Literal["merged", "clients"] = Field(
+        "merged",
+        description="the net that its fusion makes, or the net of each client, which all clients "
+        "then receive",
+    )
+    clients: int | None = Field(None, description="is set automatically; do not set it")
 
     @property
     def stands_on(self) -> str:
         return self.recipe
 
-    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
-        return self.model_copy(update={"backbone": net.backbone, "norm": net.norm})
+    @property
+    def needs_clients(self) -> bool:
+        return self.of == "clients"
+
+    @property
+    def encoders(self) -> int:
+        return self.clients or 1
+
+    def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
+        told = {"backbone": net.backbone, "norm": net.norm}
+        each = {"clients": clients} if self.of == "clients" else {}
+        return self.model_copy(update={**told, **each})
 
     def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
         found = self._earlier(origins)
         return renormalising(origins.mean, origins.std, found.mean, found.std)
 
     def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
-        return [self._earlier(origins).encoder]
+        found = self._earlier(origins)
+        if self.of == "merged":
+            return [found.merged]
+        absent = self.encoders - len(found.clients)
+        return [*found.clients, *[found.merged] * absent]
 
     def _earlier(self, origins: Origins) -> Earlier:
         if origins.earlier is None:

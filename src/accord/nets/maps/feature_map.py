@@ -106,10 +106,13 @@ class MapConfig(Config):
         """d, the number of features."""
         return self.landmarks or sum(part.build(channels).width for part in self.parts)
 
-    def settled(self, net: NetConfig, flips: bool, side: int) -> Self:
-        """A copy with all settings that a client needs; `side` is the shorter side of an image."""
+    def settled(self, net: NetConfig, flips: bool, side: int, clients: int = 1) -> Self:
+        """A copy with all settings that a client needs; `side` is the shorter side of an image.
+
+        `clients` is the number of clients of the federation.
+        """
         parts = zip(self.blocks, self.parts, strict=True)
-        found = [part_spec(spec["use"], part.settled(net, side)) for spec, part in parts]
+        found = [part_spec(spec["use"], part.settled(net, side, clients)) for spec, part in parts]
         mirror = flips if self.mirror is None else self.mirror
         return self.model_copy(update={"blocks": tuple(found), "mirror": mirror})
 

@@ -55,7 +55,7 @@ class Patches(Block):
     def build(self, channels: int) -> PatchModule:
         return PatchModule(self, channels)
 
-    def settled(self, net: NetConfig, side: int) -> Self:  # noqa: ARG002
+    def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
         """A copy with smaller patches for tiny images, so that a patch has several positions."""
         return self.model_copy(update={"size": min(self.size, max(1, 2 * side // 3))})
 
