@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +255,14 @@ def test_by_files_labels_are_made_by_hand(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(AccordError, match=r"takes the labels of the public images from 'closed'"):
         accord.brief(study(recipes=[PSEUDO, CLOSED]), tmp_path / "b", start_from=tmp_path / "model")
+
+
+# --- what people see ---------------------------------------------------------------------------
+
+
+def test_the_report_draws_all_exchanges_in_one_figure(whole: Path, tmp_path: Path) -> None:
+    accord.write_report(whole, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert re.search(r"Accuracy over rounds,[^<]*top \(ridge\) [\d.]+ % at round 3", page)
+    assert re.search(r"base \(average\) from [\d.]+ % at round 1 to [\d.]+ % at round 2", page)
+    assert "Accuracy over epochs" not in page

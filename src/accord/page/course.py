@@ -26,12 +26,12 @@ class Point:
         return statistics.stdev(self.values.values()) if len(self.values) > 1 else 0.0
 
 
-def course_of(subject: Subject, line: Line) -> list[Point]:
-    """The points of a line that all its seeds have measured, in order."""
+def course_of(subject: Subject, line: Line, unit: str | None = None) -> list[Point]:
+    """The points of a line that all its seeds have measured, in order; `unit`: epoch or round."""
     found: dict[int, dict[int, float]] = {}
     trials = subject.trials_of(line)
     for seed, trial in trials.items():
-        for at, value in points_of(trial, line.fusion, line.unit).items():
+        for at, value in points_of(trial, line.fusion, unit or line.unit).items():
             found.setdefault(at, {})[seed] = value
     return [Point(at, values) for at, values in sorted(found.items()) if len(values) == len(trials)]
 

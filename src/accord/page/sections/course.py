@@ -48,9 +48,9 @@ def _figure(subject: Subject, places: Sequence[Place]) -> Figure:
     for place in places[:PANELS]:
         for unit in ("epoch", "round"):
             found = {
-                name_of(line): course_of(subject, line)
+                name_of(line): course_of(subject, line, unit)
                 for line in _chosen(place)
-                if line.unit == unit
+                if _unit(subject, place, line) == unit
             }
             found = {name: points for name, points in found.items() if points}
             if found:
@@ -69,6 +69,12 @@ def _figure(subject: Subject, places: Sequence[Place]) -> Figure:
     )
     used: list[Key] = [keys[name] for name in names]
     return Figure(panels, " ".join(words), caption, used)
+
+
+def _unit(subject: Subject, place: Place, line: Line) -> str:
+    """The unit in which a line is drawn: one exchange is a point beside the lines of rounds."""
+    several = any(other.unit == "round" for other in _chosen(place))
+    return "round" if several and len(course_of(subject, line)) == 1 else line.unit
 
 
 def _curve(key: Key, points: Sequence[Point]) -> Curve:
@@ -91,11 +97,10 @@ def _levels(place: Place) -> list[Level]:
 
 
 def _words(place: Place, unit: str, found: dict[str, list[Point]]) -> str:
-    told = [
-        f"{name} from {100 * points[0].mean:.1f} % at {unit} {points[0].at} to "
-        f"{100 * points[-1].mean:.1f} % at {unit} {points[-1].at}"
-        for name, points in found.items()
-    ]
+    told = []
+    for name, points in found.items():
+        first, last = (f"{100 * p.mean:.1f} % at {unit} {p.at}" for p in (points[0], points[-1]))
+        told.append(f"{name} from {first} to {last}" if len(points) > 1 else f"{name} {first}")
     return f"Accuracy over {unit}s, {place.words}: {'; '.join(told)}."
 
 
