@@ -134,6 +134,7 @@ def test_the_recipe_below_is_added_and_comes_first() -> None:
         ("fafi", r"it stands on 'fafi', whose first fusion \(features\) makes no single net"),
         ("closed-form", "it stands on 'closed-form'"),
         ("central", "it stands on 'central'"),
+        ("KD", "expected the name of the recipe that it stands on; found 'KD'.* named 'kd'"),
         ("publc-rounds", "unknown recipe 'publc-rounds'.*public-rounds"),
     ],
 )

@@ -39,3 +39,8 @@ def test_clients_that_distil_receive_the_teacher_as_well() -> None:
 def test_a_teacher_with_another_net_is_refused() -> None:
     with pytest.raises(AccordError, match="expected a teacher with the clients' net, conv4"):
         FromTeacher(merge={"use": "average"}).start(opening(backbone="resnet10-narrow"))
+
+
+def test_labels_can_only_be_changed_if_clients_use_them() -> None:
+    with pytest.raises(AccordError, match=r"method\.relabel: there are no labels to change"):
+        FromTeacher(merge={"use": "average"}, relabel=True).start(opening())

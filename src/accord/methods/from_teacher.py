@@ -32,16 +32,16 @@ class FromTeacher(Averaging):
         return True
 
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
-        merged = self.merged(scene)
+        following = super().advance(state, scene)
         if not self.relabel:
-            return state.next(merged, scene.answered)
-        header = scene.briefing.header
-        weights = unprefixed(NET, merged)
-        net = loaded_net(header.net, header.channels, len(header.classes), weights)
-        labels = predicted_labels(net.to(scene.device), scene.public, header, scene.device)
-        changed = int((labels != state.tensors[PUBLIC + "labels"]).sum())
-        told = {"labels_changed": changed / max(1, len(labels))}
-        return state.next({**merged, PUBLIC + "labels": labels}, scene.answered, told=told)
+            return following
+        header, device = scene.briefing.header, scene.device
+        weights = unprefixed(NET, following.tensors)
+        net = loaded_net(header.net, header.channels, len(header.classes), weights).to(device)
+        labels = predicted_labels(net, scene.public, header, device)
+        changed = (labels != state.tensors[PUBLIC + "labels"]).double().mean()
+        told = ServerState(following.header, {**following.tensors, PUBLIC + "labels": labels})
+        return told.with_own({"told": {"labels_changed": float(changed)}})
 
     def start(self, opening: Briefing) -> ServerState:
         header, teacher = opening.header, opening.header.teacher
@@ -53,6 +53,11 @@ class FromTeacher(Averaging):
                 f"the clients' net, {header.net.backbone} with {header.net.norm} norm and a "
                 f"{header.net.head} head; found {teacher.net.backbone} with {teacher.net.norm} "
                 f"norm and a {teacher.net.head} head. Make net.backbone and teacher.backbone alike."
+            )
+        if self.relabel and not opening.public_images:
+            raise AccordError(
+                "method.relabel: there are no labels to change, because the clients do not train "
+                "on the public images. Set with_public: true, or remove relabel."
             )
         weights = unprefixed(TEACHER, opening.tensors)
         tensors = {**opening.tensors, **prefixed(NET, weights)}

@@ -34,7 +34,13 @@ def with_bases(recipes: Sequence[Recipe], folder: Path) -> list[Recipe]:
 
 
 def _check_base(recipe: Recipe, base: Recipe) -> None:
-    """Refuses to stand on a recipe whose result cannot be used."""
+    """Refuses to stand on a recipe whose result cannot be used, or that has another name."""
+    if base.name != recipe.stands_on:
+        raise AccordError(
+            f"recipes.{recipe.name}: expected the name of the recipe that it stands on; found "
+            f"{str(recipe.stands_on)[:100]!r}, which is named {base.name!r}. Write this name, and "
+            "list a recipe of your own under `recipes` too."
+        )
     rule, summing = base.fusion[0].rule, recipe.uploads == "sums"
     one_net = isinstance(rule, Merge) and not rule.personal and not rule.after_advance
     if base.pooled or not one_net or (summing and rule.of == "sums"):

@@ -184,7 +184,7 @@ class Rounds(Stages):
 
     @property
     def encoders(self) -> int:
-        return self.clients or 1
+        return self.clients or 1 if self.of == "clients" else 1
 
     def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
         told = {"backbone": net.backbone, "norm": net.norm}
