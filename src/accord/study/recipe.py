@@ -125,6 +125,7 @@ class TrainingRecipe(Recipe, TrainingSpec):
     bank: BankConfig | None = Field(None, description="public features that all clients receive")
     labels_from: str | None = Field(
         None,
+        min_length=1,
         description="the recipe whose result labels the public images, for its teacher and its "
         "clients; null: they have labels",
     )

@@ -166,7 +166,9 @@ class Rounds(Stages):
     round. For a client that did not take part in this round, the fused net is used.
     """
 
-    recipe: str = Field(description="the recipe that trains the nets, such as public-rounds")
+    recipe: str = Field(
+        min_length=1, description="the recipe that trains the nets, such as public-rounds"
+    )
     of: Literal["merged", "clients"] = Field(
         "merged",
         description="the net that its fusion makes, or the net of each client, which all clients "
