@@ -21,6 +21,7 @@ from accord.core.randomness import torch_generator
 from accord.core.threads import one_thread
 from accord.engines.pool import GREEDY
 from accord.federation.tasks.base import peak_memory
+from accord.nets.maps.base import Around
 from accord.nets.maps.feature_map import FeatureMap, MapConfig, made_up
 from accord.nets.settings import NetConfig
 from accord.study.recipe import ClosedFormRecipe
@@ -69,7 +70,7 @@ def _features(recipe: str) -> Figure:
     resolved = resolve(recipe, Path())
     if not isinstance(resolved, ClosedFormRecipe):
         raise TypeError(f"{recipe} is no closed form")
-    config = resolved.map.settled(NetConfig(), True, SIZE)
+    config = resolved.map.settled(Around(NetConfig(), SIZE), flips=True)
     with one_thread(), torch.inference_mode():
         images = torch.randn(ROWS, CHANNELS, SIZE, SIZE, generator=torch_generator(0, "benchmark"))
         found = _map(config)

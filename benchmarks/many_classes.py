@@ -27,7 +27,7 @@ from accord.data.images import Dataset, Images
 from accord.data.imageset import ImageSet
 from accord.data.inventory import inventory
 from accord.data.views import normalise
-from accord.nets.maps import FeatureMap, Origins, draw_map
+from accord.nets.maps import Around, FeatureMap, Origins, draw_map
 from accord.nets.settings import NetConfig
 from accord.study.recipe import ClosedFormRecipe
 from accord.study.resolve import resolve
@@ -121,7 +121,7 @@ def _encoder(dataset: Dataset) -> Callable[[Images], Tensor]:
     recipe = resolve(RECIPE, Path())
     if not isinstance(recipe, ClosedFormRecipe):
         raise TypeError(f"{RECIPE} is no closed form")
-    config = recipe.map.settled(NetConfig(), False, dataset.train.images.shape[1])
+    config = recipe.map.settled(Around(NetConfig(), dataset.train.images.shape[1]), flips=False)
     nothing = ImageSet(dataset.train.images, np.arange(0), dataset.train.labels[:0])
     phi = FeatureMap(config, dataset.train.images.shape[3]).eval()
     origins = Origins(0, nothing, dataset.mean, dataset.std)

@@ -13,11 +13,13 @@ from torch import Tensor
 
 import accord
 from accord.client.studied import public_images
+from accord.closed_form.sums import Sums
 from accord.core.errors import AccordError
 from accord.data.imageset import ImageSet
+from accord.federation.plan import Plan
 from accord.messages import GIVEN_LABELS, MAP, NET, Briefing, Upload, unprefixed
 from accord.model.predictor import Predictor
-from accord.nets.inference import predicted_labels
+from accord.nets.inference import forward_all, predicted_labels
 from accord.nets.net import loaded_net
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
@@ -132,7 +134,7 @@ def test_the_recipe_below_is_added_and_comes_first() -> None:
     ("below", "message"),
     [
         ("fafi", r"it stands on 'fafi', whose first fusion \(features\) makes no single net"),
-        ("closed-form", "it stands on 'closed-form'"),
+        ("closed-form", r"\(ridge\) makes no single net of the clients' nets. Name.* fedavg"),
         ("central", "it stands on 'central'"),
         ("KD", "expected the name of the recipe that it stands on; found 'KD'.* named 'kd'"),
         ("publc-rounds", "unknown recipe 'publc-rounds'.*public-rounds"),
@@ -238,6 +240,11 @@ def test_the_teacher_learns_the_given_labels_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "changes", "message"),
     [
+        (
+            {**TOP, "map": {"blocks": [{"use": "scores", "recipe": "fedavg"}]}},
+            {},
+            r"\(average\) makes no single net of the clients' sums. Name a recipe such as closed-f",
+        ),
         ({"use": "fedavg", "labels_from": "closed-form-small"}, {}, "labels_from: the labels are"),
         (PSEUDO, {"teacher": {"allow_random": True}}, "labels_from: the labels are"),
         ({**PSEUDO, "labels_from": "fafi"}, {}, "makes no single net of the clients"),
@@ -252,10 +259,56 @@ def test_labels_need_a_teacher_and_a_recipe_that_makes_them(
     assert not (tmp_path / "run").exists()
 
 
+def test_by_files_there_is_no_chain_of_closed_forms(tmp_path: Path) -> None:
+    with pytest.raises(AccordError, match=r"'boosted-2' uses the scores of 'boosted-1'"):
+        accord.brief(study(recipes=["boosted-2"], rounds={}), tmp_path / "b")
+
+
 def test_by_files_labels_are_made_by_hand(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(AccordError, match=r"takes the labels of the public images from 'closed'"):
         accord.brief(study(recipes=[PSEUDO, CLOSED]), tmp_path / "b", start_from=tmp_path / "model")
+
+
+# --- closed forms that stand on closed forms ---------------------------------------------------
+
+
+def test_a_chain_of_closed_forms_sums_the_scores_of_the_one_before(tmp_path: Path) -> None:
+    patches = {"use": "patches", "size": 3, "count": 5}
+    first = {"use": "boosted-1", "map": {"blocks": [patches]}, "as": "first"}
+    scores = {"use": "scores", "recipe": "first"}
+    second = {**first, "map": {"blocks": [scores, {**patches, "variant": 1}]}, "as": "second"}
+    third = {**second, "map": {"blocks": [{**scores, "recipe": "second"}, patches]}, "as": "third"}
+    cells = {"scheme": "dirichlet", "alpha": [0.1, 10.0], "clients": 3}
+    rows = run(tmp_path / "run", recipes=[third, second, first], partition=cells, rounds={})
+    assert {(row["recipe"], row["round"]) for row in rows} == {
+        ("first", 1),
+        ("second", 2),
+        ("third", 3),
+    }
+    for name in ("first", "second", "third"):  # the partition does not matter
+        found = {round(row["accuracy"], 6) for row in rows if row["recipe"] == name}
+        assert len(found) == 1, name
+    folders = {
+        one.id.split("-")[0]: one for one in Record(tmp_path / "run").trials() if "a10" in one.id
+    }
+    model = tmp_path / "model"
+    accord.fuse(
+        tmp_path / "run", ["ridge"], trial=folders["first"].id, workers=1, quiet=True, save=model
+    )
+    predictor, totals = Predictor.load(model), torch.zeros(10, 10, dtype=torch.float64)
+    study_of = load_study(study(recipes=[first], partition={**cells, "alpha": 10.0}, rounds={}))
+    _, allocation = Plan(study_of, None, lambda _: None).allocation(study_of.trials()[0])
+    net = loaded_net(predictor.header.net, 1, 10, predictor.weights(0))
+    header = Briefing.load(folders["first"].briefing).header
+    for client in range(3):
+        for _, logits, labels in forward_all(
+            net, allocation.client(client), header, torch.device("cpu")
+        ):
+            totals.index_add_(0, labels, logits.double())
+    sent = [Upload.load(path) for path in (folders["second"].path / "uploads").iterdir()]
+    summed = torch.stack([Sums.of(upload.tensors).sums for upload in sent]).sum(dim=0)
+    torch.testing.assert_close(summed[:, :10], totals, rtol=1e-3, atol=1e-2)
 
 
 # --- what people see ---------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from accord.messages import (
     prefixed,
 )
 from accord.nets.backbones import build_encoder
-from accord.nets.maps import FeatureMap, MapConfig, made_up
+from accord.nets.maps import Around, FeatureMap, MapConfig, made_up
 from accord.nets.net import fresh_net, net_with_map
 from accord.objective import anchor_kinds
 from accord.objective.bank import choose, stand_in
@@ -187,7 +187,11 @@ def settled_map(trial: Trial, recipe: ClosedFormRecipe, allocation: Allocation) 
     """The recipe's map, with everything that a client needs to build it."""
     flips = augmentations.get(_augmentation(trial, allocation)).flip > 0
     side = min(allocation.dataset.train.images.shape[1:3])
-    return recipe.map.settled(trial.setup.net, flips, side, len(allocation.partition.names))
+    below = None
+    if trial.before is not None and isinstance(trial.before.recipe, ClosedFormRecipe):
+        below = settled_map(trial.before, trial.before.recipe, allocation).model_dump(mode="json")
+    clients, classes = len(allocation.partition.names), len(allocation.classes)
+    return recipe.map.settled(Around(trial.setup.net, side, clients, classes, below), flips)
 
 
 def check_map(trial: Trial, allocation: Allocation) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from accord.core.errors import AccordError
 from accord.fusion.base import Merge
-from accord.study.recipe import Recipe
+from accord.study.recipe import ClosedFormRecipe, Recipe
 from accord.study.resolve import resolve
 
 
@@ -41,12 +41,13 @@ def _check_base(recipe: Recipe, base: Recipe) -> None:
             f"{str(recipe.stands_on)[:100]!r}, which is named {base.name!r}. Write this name, and "
             "list a recipe of your own under `recipes` too."
         )
-    rule, summing = base.fusion[0].rule, recipe.uploads == "sums"
+    rule = base.fusion[0].rule
     one_net = isinstance(rule, Merge) and not rule.personal and not rule.after_advance
-    if base.pooled or not one_net or (summing and rule.of == "sums"):
+    needed = recipe.map.below if isinstance(recipe, ClosedFormRecipe) else rule.of
+    if base.pooled or not one_net or rule.of != needed:
+        examples = {"nets": "public-rounds or fedavg", "sums": "closed-form or closed-form-public"}
         raise AccordError(
             f"recipes.{recipe.name}: it stands on {base.name!r}, whose first fusion "
-            f"({base.fusion[0].label}) makes no single net of {'the nets of ' if summing else ''}"
-            "the clients. Name a recipe such as "
-            f"{'public-rounds or fedavg' if summing else 'closed-form-public'}."
+            f"({base.fusion[0].label}) makes no single net of the clients' {needed}. Name a recipe "
+            f"such as {examples[needed]}."
         )

@@ -47,7 +47,7 @@ def origins(
         (0.3,) * channels,
         (0.35,) * channels,
         (weights,),
-        Earlier(weights, (), (0.2,) * channels, (0.3,) * channels),
+        Earlier(weights, {}, (), (0.2,) * channels, (0.3,) * channels),
     )
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.data.imageset import ImageSet
-from accord.nets.maps import FeatureMap, MapConfig, Origins, draw_map, patches
+from accord.nets.maps import Around, FeatureMap, MapConfig, Origins, draw_map, patches
 from accord.nets.maps.encoders import StageModule
 from accord.nets.maps.patches import Patches
 from accord.nets.settings import NetConfig
@@ -244,7 +244,7 @@ def test_a_teacher_is_settled_by_the_studys_net() -> None:
     config = MapConfig.model_validate({"blocks": [SMALL, {"use": "teacher", "stages": 2}]})
     with pytest.raises(ValueError, match="not known yet"):
         FeatureMap(config, 3)
-    settled = config.settled(NetConfig(backbone="resnet10", norm="group"), True, side=32)
+    settled = config.settled(Around(NetConfig(backbone="resnet10", norm="group"), 32), flips=True)
     assert settled.blocks[0] == config.blocks[0]
     assert settled.blocks[1]["backbone"] == "resnet10"
     assert settled.blocks[1]["norm"] == "group"
@@ -254,9 +254,9 @@ def test_a_teacher_is_settled_by_the_studys_net() -> None:
 
 @pytest.mark.parametrize("flips", [False, True])
 def test_mirror_images_count_where_the_dataset_allows_flips_unless_told(flips: bool) -> None:
-    assert MapConfig().settled(NetConfig(), flips, side=32).mirror is flips
+    assert MapConfig().settled(Around(NetConfig(), 32), flips).mirror is flips
     for told in (False, True):
-        assert MapConfig(mirror=told).settled(NetConfig(), flips, side=32).mirror is told
+        assert MapConfig(mirror=told).settled(Around(NetConfig(), 32), flips).mirror is told
 
 
 @looped(

@@ -154,6 +154,11 @@ def only_trial(study: Study) -> Trial:
 def _standing_on(trial: Trial, model: Path | None) -> Trial:
     """The trial whose map uses the net of a saved model, in place of that of an earlier recipe."""
     recipe, name = trial.recipe, trial.recipe.stands_on
+    if isinstance(recipe, ClosedFormRecipe) and recipe.map.below == "sums":
+        raise AccordError(
+            f"recipe {recipe.name!r} uses the scores of {name!r}, which is not possible by files "
+            "yet. Use `accord run` or `accord flower`, or brief a recipe such as closed-form."
+        )
     if model is None:
         raise AccordError(
             f"recipe {recipe.name!r} stands on {name!r}, whose net it needs. First exchange files "

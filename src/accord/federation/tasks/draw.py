@@ -8,7 +8,7 @@ from accord.core.heap import large_blocks_apart
 from accord.data.imageset import ImageSet
 from accord.federation.tasks.base import Answer, Task, Tell, register
 from accord.federation.tasks.outcome import Outcome
-from accord.messages import MAP, MapHeader, MapValues, Upload, unprefixed
+from accord.messages import MAP, NET, MapHeader, MapValues, Upload, unprefixed
 from accord.nets.maps import Earlier, MapConfig, Origins, draw_map
 from accord.record.record import Record
 
@@ -51,4 +51,5 @@ class DrawMap(Task):
         others = self.before.client_nets(record) if wanted else []
         clients = tuple(unprefixed(MAP, upload.tensors) for upload in others)
         mean, std = briefing.header.mean, briefing.header.std
-        return Earlier(unprefixed(MAP, net.tensors), clients, mean, std)
+        head = unprefixed(NET + "head.", net.tensors)
+        return Earlier(unprefixed(MAP, net.tensors), head, clients, mean, std)

@@ -37,6 +37,8 @@ class Outcome(Config):
         briefing = briefing_at(folder.briefing)
         paths = [folder.upload(name, self.epoch, last=True) for name in self.clients]
         files = UploadFiles(paths, briefing, own=self.made_up)
+        if self.made_up and rule.of == "sums":
+            return files.load(0), briefing
         scene = Scene(
             uploads=files,
             briefing=briefing,

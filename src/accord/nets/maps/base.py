@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field
@@ -22,6 +22,7 @@ class Earlier:
     """The encoders of an earlier recipe's last round, and their normalisation of images."""
 
     merged: dict[str, Tensor]  # of the net that its fusion made
+    head: dict[str, Tensor]  # of this net
     clients: tuple[dict[str, Tensor], ...]  # of each client's own net; empty if no block needs them
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -41,6 +42,17 @@ class Origins:
     def images(self, positions: Tensor) -> Tensor:
         """Public images, normalised as nets expect them."""
         return normalise(self.public.batch(positions), self.mean, self.std)
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a block must know of its study."""
+
+    net: NetConfig
+    side: int  # the shorter side of an image
+    clients: int = 1
+    classes: int = 2
+    below: dict[str, Any] | None = None  # the settled map of the recipe that it stands on, if any
 
 
 @dataclass(frozen=True)
@@ -85,8 +97,8 @@ class Block(Config, ABC):
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
         """The block's values, which depend on `origins` and on its `index` in the map alone."""
 
-    def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
-        """A copy with all settings that a client needs, for this net, image side and federation."""
+    def settled(self, around: Around) -> Self:  # noqa: ARG002
+        """A copy with all settings that a client needs."""
         return self
 
     @property
@@ -102,6 +114,11 @@ class Block(Config, ABC):
     def stands_on(self) -> str | None:
         """The recipe whose net this block needs; None for most blocks."""
         return None
+
+    @property
+    def below(self) -> Literal["nets", "sums"]:
+        """What the clients of that recipe must upload."""
+        return "nets"
 
     @property
     def needs_clients(self) -> bool:

@@ -19,6 +19,7 @@ from accord.nets.backbones.base import Encoder, build_encoder
 from accord.nets.backbones.layers import Norm
 from accord.nets.limits import limiting
 from accord.nets.maps.base import (
+    Around,
     Block,
     BlockModule,
     Earlier,
@@ -27,7 +28,6 @@ from accord.nets.maps.base import (
     blocks,
     pooling,
 )
-from accord.nets.settings import NetConfig
 
 
 class Stages(Block):
@@ -149,8 +149,8 @@ class Teacher(Stages):
     def encoders(self) -> int:
         return self.teachers
 
-    def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
-        return self.model_copy(update={"backbone": net.backbone, "norm": net.norm})
+    def settled(self, around: Around) -> Self:
+        return self.model_copy(update=_net_of(around))
 
     def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
         if len(origins.teachers) < self.teachers:
@@ -188,10 +188,9 @@ class Rounds(Stages):
     def encoders(self) -> int:
         return self.clients or 1 if self.of == "clients" else 1
 
-    def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
-        told = {"backbone": net.backbone, "norm": net.norm}
-        each = {"clients": clients} if self.of == "clients" else {}
-        return self.model_copy(update={**told, **each})
+    def settled(self, around: Around) -> Self:
+        each = {"clients": around.clients} if self.of == "clients" else {}
+        return self.model_copy(update={**_net_of(around), **each})
 
     def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
         found = self._earlier(origins)
@@ -269,3 +268,8 @@ class Kept(Stages):
                 "model, or start a new record in another folder."
             )
         return [weights]
+
+
+def _net_of(around: Around) -> dict[str, str]:
+    """The settings of an encoder that is like the clients' nets."""
+    return {"backbone": around.net.backbone, "norm": around.net.norm}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, field_validator, model_validator
@@ -13,9 +13,8 @@ from accord.core.budget import MOST_EPOCHS
 from accord.core.config import Config
 from accord.core.parts import make_part, part_spec
 from accord.core.randomness import torch_generator
-from accord.nets.maps.base import Block, BlockModule, Limits, Origins, blocks
+from accord.nets.maps.base import Around, Block, BlockModule, Limits, Origins, blocks
 from accord.nets.maps.nystrom import Nystrom, draw_nystrom
-from accord.nets.settings import NetConfig
 
 PUBLIC_BATCH = 256
 
@@ -106,13 +105,15 @@ class MapConfig(Config):
         """d, the number of features."""
         return self.landmarks or sum(part.build(channels).width for part in self.parts)
 
-    def settled(self, net: NetConfig, flips: bool, side: int, clients: int = 1) -> Self:
-        """A copy with all settings that a client needs; `side` is the shorter side of an image.
+    @property
+    def below(self) -> Literal["nets", "sums"]:
+        """What the clients of the recipe that it stands on must upload."""
+        return next((part.below for part in self.parts if part.stands_on), "nets")
 
-        `clients` is the number of clients of the federation.
-        """
+    def settled(self, around: Around, flips: bool) -> Self:
+        """A copy with all settings that a client needs; `flips`: mirrored images are alike."""
         parts = zip(self.blocks, self.parts, strict=True)
-        found = [part_spec(spec["use"], part.settled(net, side, clients)) for spec, part in parts]
+        found = [part_spec(spec["use"], part.settled(around)) for spec, part in parts]
         mirror = flips if self.mirror is None else self.mirror
         return self.model_copy(update={"blocks": tuple(found), "mirror": mirror})
 

@@ -19,8 +19,7 @@ from torch.nn import functional as F
 from accord.core.errors import AccordError
 from accord.core.randomness import torch_generator
 from accord.nets.dead_leaves import leaf_pictures
-from accord.nets.maps.base import Block, BlockModule, Limits, Origins, blocks, pooling
-from accord.nets.settings import NetConfig
+from accord.nets.maps.base import Around, Block, BlockModule, Limits, Origins, blocks, pooling
 
 FLOOR = 2.5e-3  # added to a patch's variance against noise: 10/255² over a usual variance
 SAMPLE = 60_000  # number of patches from which the whitening is computed
@@ -48,6 +47,10 @@ class Patches(Block):
         "the public images",
     )
 
+    variant: int = Field(
+        0, ge=0, description="another number draws another dictionary from the same images"
+    )
+
     @property
     def needs_public(self) -> bool:
         return self.source == "public"
@@ -55,12 +58,13 @@ class Patches(Block):
     def build(self, channels: int) -> PatchModule:
         return PatchModule(self, channels)
 
-    def settled(self, net: NetConfig, side: int, clients: int) -> Self:  # noqa: ARG002
+    def settled(self, around: Around) -> Self:
         """A copy with smaller patches for tiny images, so that a patch has several positions."""
-        return self.model_copy(update={"size": min(self.size, max(1, 2 * side // 3))})
+        return self.model_copy(update={"size": min(self.size, max(1, 2 * around.side // 3))})
 
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
-        draws = torch_generator(origins.seed, "patches", index)
+        others = (self.variant,) if self.variant else ()
+        draws = torch_generator(origins.seed, "patches", index, *others)
         if self.source == "public":
             some = torch.randperm(len(origins.public), generator=draws)[:PICTURES]
             pictures = origins.images(some)

@@ -1,0 +1,69 @@
+"""The scores of an earlier closed form as features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from accord.nets.maps import Around, Earlier, FeatureMap, MapConfig, draw_map, patches
+from accord.nets.settings import NetConfig
+from core.cases import looped
+from nets.maps.support import SMALL, at, drawn, noise, origins
+
+AROUND = Around(NetConfig(), 8, classes=3)
+
+
+@pytest.fixture(autouse=True)
+def _few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patches, "PICTURES", 6)
+    monkeypatch.setattr(patches, "SAMPLE", 1_000)
+
+
+def standing_on(below: MapConfig, *others: dict[str, Any], mirror: bool) -> MapConfig:
+    blocks = [{"use": "scores", "recipe": "below"}, *others]
+    around = replace(AROUND, below=below.model_dump(mode="json"))
+    return MapConfig.model_validate({"blocks": blocks}).settled(around, flips=mirror)
+
+
+@looped("mirror", [True, False])
+@looped("landmarks", [0, 5])
+def test_they_are_the_earlier_scores_mirrored_or_not(landmarks: int, mirror: bool) -> None:
+    """The same numbers as of the earlier map and head, although its own mirror is left out."""
+    config = MapConfig.model_validate({"blocks": [SMALL], "landmarks": landmarks})
+    below = config.settled(AROUND, flips=mirror)
+    values = draw_map(below, 1, origins())
+    first = FeatureMap(below, 1).eval()
+    first.load_state_dict(values)
+    draws = torch.Generator().manual_seed(1)
+    head = {
+        "prototypes": torch.randn(3, first.width, generator=draws),
+        "bias": torch.randn(3, generator=draws),
+    }
+    # Images that the earlier net saw with another normalisation: x·0.35 + 0.3 = z·0.3 + 0.2.
+    earlier = Earlier(values, head, (), (0.2,), (0.3,))
+    top = standing_on(below, {**SMALL, "variant": 1}, mirror=mirror)
+    found = drawn(top, replace(origins(), earlier=earlier))
+    images = noise(4, 1, 8, 8)
+    features = at(found, images)
+    assert features.shape == (4, 3 + first.width if not landmarks else features.shape[1])
+    seen = (images * 0.35 + 0.3 - 0.2) / 0.3
+    expected = at(first, seen) @ head["prototypes"].T + head["bias"]
+    torch.testing.assert_close(features[:, :3], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_another_variant_draws_another_dictionary_from_the_same_images() -> None:
+    plain, same, other = (
+        draw_map(MapConfig.model_validate({"blocks": [{**SMALL, **more}]}), 1, origins())
+        for more in ({}, {"variant": 0}, {"variant": 1})
+    )
+    assert all(torch.equal(plain[name], same[name]) for name in plain)
+    assert not torch.equal(plain["blocks.0.dictionary"], other["blocks.0.dictionary"])
+
+
+def test_a_map_that_is_not_known_yet_cannot_be_built() -> None:
+    config = MapConfig.model_validate({"blocks": [{"use": "scores", "recipe": "below"}]})
+    with pytest.raises(ValueError, match="the earlier map is not known yet"):
+        FeatureMap(config, 1)
