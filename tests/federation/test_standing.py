@@ -126,7 +126,7 @@ def test_it_can_be_added_later_and_gives_the_same(whole: Path, tmp_path: Path) -
 
 def test_the_recipe_below_is_added_and_comes_first() -> None:
     names = [recipe.name for recipe in load_study(study(recipes=["few-rounds-public"])).recipes]
-    assert names == ["public-rounds", "few-rounds-public"]
+    assert names == ["public-turns", "few-rounds-public"]
     assert [recipe.name for recipe in load_study(study()).recipes] == ["base", "top"]
 
 
@@ -188,7 +188,8 @@ CLOSED = {
     "packing": "float32",
     "map": {"blocks": [{"use": "patches", "size": 3, "count": 2}], "landmarks": 4},
 }
-PSEUDO = {**BASE, "use": "unlabelled-rounds", "labels_from": "closed"}
+RELABEL = {"use": "from-teacher", "relabel": True}
+PSEUDO = {**BASE, "labels_from": "closed", "method": RELABEL}
 
 
 def test_the_labels_are_those_of_the_recipe_below_and_then_of_the_rounds(tmp_path: Path) -> None:
@@ -245,8 +246,12 @@ def test_the_teacher_learns_the_given_labels_only(tmp_path: Path) -> None:
             {},
             r"\(average\) makes no single net of the clients' sums. Name a recipe such as closed-f",
         ),
-        ({"use": "fedavg", "labels_from": "closed-form-small"}, {}, "labels_from: the labels are"),
-        (PSEUDO, {"teacher": {"allow_random": True}}, "labels_from: the labels are"),
+        (
+            {"use": "fedavg", "labels_from": "closed-form-small"},
+            {},
+            "labels_from and labels_model are",
+        ),
+        (PSEUDO, {"teacher": {"allow_random": True}}, "labels_from and labels_model are"),
         ({**PSEUDO, "labels_from": "fafi"}, {}, "makes no single net of the clients"),
         ({**PSEUDO, "labels_from": "base"}, {}, "it stands on itself: base → base"),
     ],
@@ -259,15 +264,20 @@ def test_labels_need_a_teacher_and_a_recipe_that_makes_them(
     assert not (tmp_path / "run").exists()
 
 
-def test_by_files_there_is_no_chain_of_closed_forms(tmp_path: Path) -> None:
-    with pytest.raises(AccordError, match=r"'boosted-2' uses the scores of 'boosted-1'"):
-        accord.brief(study(recipes=["boosted-2"], rounds={}), tmp_path / "b")
-
-
-def test_by_files_labels_are_made_by_hand(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    with pytest.raises(AccordError, match=r"takes the labels of the public images from 'closed'"):
-        accord.brief(study(recipes=[PSEUDO, CLOSED]), tmp_path / "b", start_from=tmp_path / "model")
+def test_by_files_a_saved_model_labels_the_images(tmp_path: Path) -> None:
+    """Teacher and labels are those of the same recipes in one study."""
+    run(tmp_path / "run", recipes=[PSEUDO, CLOSED])
+    model, out = tmp_path / "model", tmp_path / "briefing.safetensors"
+    accord.fuse(tmp_path / "run", ["ridge"], trial="closed", workers=1, quiet=True, save=model)
+    accord.brief(
+        study(recipes=[PSEUDO, CLOSED]), out, start_from=model, record=tmp_path / "made", workers=1
+    )
+    first = Briefing.load(folder_of(tmp_path / "run", "base").briefing).tensors
+    found = Briefing.load(out).tensors
+    assert same(found, first)
+    larger = {"name": "digits", "image": 16, "public": 0.2}
+    with pytest.raises(AccordError, match=r"labels_model: the model .* has height 8; the study ha"):
+        run(tmp_path / "larger", recipes=[{**PSEUDO, "labels_model": str(model)}], data=larger)
 
 
 # --- closed forms that stand on closed forms ---------------------------------------------------
@@ -296,6 +306,11 @@ def test_a_chain_of_closed_forms_sums_the_scores_of_the_one_before(tmp_path: Pat
     accord.fuse(
         tmp_path / "run", ["ridge"], trial=folders["first"].id, workers=1, quiet=True, save=model
     )
+    out = tmp_path / "briefing.safetensors"
+    asked = study(recipes=[second, first], rounds={})
+    accord.brief(asked, out, start_from=model, record=tmp_path / "made", workers=1)
+    by_files = unprefixed(MAP, Briefing.load(out).tensors)
+    assert same(by_files, unprefixed(MAP, Briefing.load(folders["second"].briefing).tensors))
     predictor, totals = Predictor.load(model), torch.zeros(10, 10, dtype=torch.float64)
     study_of = load_study(study(recipes=[first], partition={**cells, "alpha": 10.0}, rounds={}))
     _, allocation = Plan(study_of, None, lambda _: None).allocation(study_of.trials()[0])

@@ -50,7 +50,8 @@ def test_a_method_explains_itself_and_starts_from_the_opening(name: str) -> None
     method = method_of(name)
     opening = opening_for(method)
     assert inspect.getdoc(type(method))
-    assert method.rounds == (5 if name in SEVERAL else 1)
+    fields = type(method).model_fields
+    assert method.rounds == (fields["count"].default if name in SEVERAL else 1)
     state = method.start(opening)
     assert state.round == 1
     told = method.brief(state)
@@ -94,7 +95,7 @@ def test_what_makes_no_single_net_cannot_be_advanced(name: str) -> None:
         able = issubclass(kind, Merge) and not kind.personal and not kind.after_advance
         advances = able and kind().of == "nets"
         if advances:
-            assert method.filled(spec, "recipes.x").rounds == 5
+            assert method.filled(spec, "recipes.x").rounds == method.rounds
         else:
             with pytest.raises(AccordError, match=f"recipes.x.*{rule}.*no next round can start"):
                 method.filled(spec, "recipes.x")
@@ -103,12 +104,13 @@ def test_what_makes_no_single_net_cannot_be_advanced(name: str) -> None:
 def test_every_shipped_recipe_has_a_method_that_is_registered() -> None:
     found = {name: resolve(name, Path()) for name in shipped()}
     several = {name for name, recipe in found.items() if recipe.several_rounds}
-    averaging = {"fedavg", "fedprox", "scaffold", "kd", "public-rounds", "unlabelled-rounds"}
+    averaging = {"fedavg", "fedprox", "scaffold", "kd", "public-rounds"}
+    turns = {"public-turns", "unlabelled-turns"}
     enriching = {n for n in found if n.startswith("mergenet-")} | {"finetune-public"}
-    assert several == averaging | enriching
+    assert several == averaging | enriching | turns
     for recipe in found.values():
         assert recipe.method_name in methods
-        few = {"public-rounds": 4, "unlabelled-rounds": 3}
+        few = {"public-rounds": 4, "public-turns": 20, "unlabelled-turns": 15}
         assert recipe.make_method().rounds == few.get(
             recipe.name, 5 if recipe.name in several else 1
         )

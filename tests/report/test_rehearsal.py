@@ -63,11 +63,11 @@ def test_the_seconds_of_the_server_by_hand() -> None:
 
 def test_both_times_by_hand() -> None:
     """Two workers: half of the core time, but no less than the chain of one trial's rounds."""
-    short = Cost("a", 1, [10, 20], "", [3.0, 5.0], merge_seconds=1, measure_seconds=11)
+    short = Cost("a", 1, [10, 20], "", [[3.0, 5.0]], merge_seconds=1, measure_seconds=11)
     found = Estimate([short, short], 2, 10**9)
     assert (short.seconds, short.longest) == (20, 6)
     assert (found.core_seconds, found.wall_seconds) == (40, 20)
-    chain = Cost("b", 3, [10, 90], "", [1.0, 9.0] * 3, merge_seconds=4, measure_seconds=2)
+    chain = Cost("b", 3, [10, 90], "", [[1.0, 9.0]] * 3, merge_seconds=4, measure_seconds=2)
     found = Estimate([chain], 4, 10**9)
     assert (found.core_seconds, found.wall_seconds) == (36, 31)
     core, wall = (str(line) for line in found.lines()[1:3])

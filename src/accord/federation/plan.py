@@ -38,7 +38,7 @@ from accord.federation.teacher_run import TeacherRun
 from accord.federation.teaching import (
     digest_of_model,
     model_of,
-    refuse_other_teacher,
+    refuse_other_labels,
     trained_here,
 )
 from accord.federation.trial_run import TrialRun
@@ -187,8 +187,7 @@ class Plan:
                     "trains one), or data.public, so that the server trains one on its public "
                     "images, or teacher.allow_random for a random one."
                 )
-            if isinstance(trial.recipe, TrainingRecipe) and trial.recipe.labels_from:
-                refuse_other_teacher(trial)
+            refuse_other_labels(trial, allocation)
             merges = trial.recipe.uses_mergenet and trial.method.needs_teacher
             if trial.setup.teacher.trainable and not merges:
                 raise AccordError(

@@ -207,9 +207,10 @@ def rounds_of(
     found = []
     for number in range(1, trial.method.rounds + 1):
         first = (number - 1) * budget.epochs
-        asked = clients
-        if trial.recipe.several_rounds:
-            asked = sampled(clients, settings, trial.seed, number)
+        asked = trial.method.chosen(clients, trial.seed, number)
+        if asked is None:
+            several = trial.recipe.several_rounds
+            asked = sampled(clients, settings, trial.seed, number) if several else clients
         needed = min(min_clients or settings.min_fit_clients or len(asked), len(asked))
         epochs = tuple(first + epoch for epoch in budget.checkpoints)
         found.append(Round(number, folder.round(number), asked, needed, epochs))
@@ -269,6 +270,7 @@ def check_rounds(trial: Trial, clients: int, min_clients: int | None = None) -> 
     if not trial.recipe.several_rounds:
         return
     settings = trial.setup.rounds
+    _check_turns(trial, clients)
     asked: dict[str, Any] = {
         "min_fit_clients": settings.min_fit_clients,
         "min_available_clients": settings.min_available_clients,
@@ -279,3 +281,21 @@ def check_rounds(trial: Trial, clients: int, min_clients: int | None = None) -> 
                 f"'rounds.{key}': expected at most {clients}, the number of clients; found "
                 f"{value}. Make it smaller, or use more clients."
             )
+
+
+def _check_turns(trial: Trial, clients: int) -> None:
+    """Refuses settings of a method that chooses the clients of each round itself."""
+    method, settings = trial.method, trial.setup.rounds
+    if method.chosen(("client",), trial.seed, 1) is None:
+        return
+    if settings.fraction < 1 or (settings.min_fit_clients or 1) > 1:
+        raise AccordError(
+            f"the method {trial.recipe.method_name} asks one client in each round. Remove "
+            "rounds.fraction and rounds.min_fit_clients, or use another method."
+        )
+    if method.rounds < clients:
+        raise AccordError(
+            f"rounds.count: expected at least {clients} rounds, one for each client, because the "
+            f"method {trial.recipe.method_name} asks one client in each round; found "
+            f"{method.rounds}."
+        )

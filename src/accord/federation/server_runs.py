@@ -12,7 +12,7 @@ from accord.federation.keys import bank_of, key_of, training_key
 from accord.federation.map_run import MapRun
 from accord.federation.teacher import NAME, teacher_trial
 from accord.federation.teacher_run import TeacherRun
-from accord.federation.teaching import trained_here
+from accord.federation.teaching import labelling_model, trained_here
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.study.recipe import ClosedFormRecipe
@@ -45,8 +45,11 @@ def teacher_run(
         if source
         else training_key(teacher, images, [NAME], None)
     )
+    labeller = labelling_model(trial)
     if before is not None:
         known = key_of(known, before.folder.id)
+    elif labeller is not None:
+        known = key_of(known, labeller.seals)
     several = f"{teachers}-" if teachers > 1 else ""
     folder = record.teacher(f"teacher-{several}s{trial.seed}-{known}")
     return TeacherRun(
@@ -59,6 +62,7 @@ def teacher_run(
         teachers=teachers,
         encodes=not trained_here(trial),
         before=before,
+        labeller=str(labeller.folder) if labeller else None,
     )
 
 

@@ -21,7 +21,7 @@ from accord.federation.bank_source import uploads_of
 from accord.federation.briefing import opening
 from accord.federation.devices import choose_device
 from accord.federation.measuring.agenda import FORWARD
-from accord.federation.standing import outcome_of, reasons_of
+from accord.federation.standing import all_over, outcome_of, reasons_of
 from accord.federation.tasks import Task
 from accord.federation.tasks.encode import FEATURES, EncodePublic
 from accord.federation.tasks.label import LABELS, LabelPublic
@@ -47,6 +47,7 @@ class TeacherRun(Run):
     teachers: int = field(default=1, kw_only=True)
     encodes: bool = field(default=True, kw_only=True)  # whether its features are needed
     before: TrialRun | None = field(default=None, kw_only=True)  # labels the public images
+    labeller: str | None = field(default=None, kw_only=True)  # a saved model that does so instead
 
     def __post_init__(self) -> None:
         made = self.features.exists() if self.encodes else self._upload(NAME).exists()
@@ -95,18 +96,19 @@ class TeacherRun(Run):
 
     def labels(self) -> Tensor | None:
         """The labels of the public images, if an earlier trial has made them."""
-        if self.before is None:
+        if self.before is None and self.labeller is None:
             return None
         return Features.load(self.folder.path / LABELS).tensors["labels"]
 
     def way(self) -> Iterator[Step]:
-        if self.before is not None and not (self.folder.path / LABELS).exists():
-            while not self.before.over:
+        relabels = self.before is not None or self.labeller is not None
+        if relabels and not (self.folder.path / LABELS).exists():
+            while not all_over(self.before):
                 yield None
             self.failures += reasons_of(self.before)
             if self.failures:
                 return
-            yield [self._labelling(self.before)]
+            yield [self._labelling()]
         if self.source is None and not self.features.exists():
             yield self._training()
             self.folder.write_events(self.events_of(self.folder.round(1), self.clients))
@@ -121,12 +123,13 @@ class TeacherRun(Run):
         size = float(self.images * self.trial.setup.budget.epochs)
         return [self.question(client, None, size) for client in self.untrained]
 
-    def _labelling(self, before: TrialRun) -> Job[Task]:
+    def _labelling(self) -> Job[Task]:
         task = LabelPublic(
             place=self.place,
             allocation=self.key,
             device=choose_device(self.trial.options.device, NAME),
-            before=outcome_of(before),
+            before=outcome_of(self.before) if self.before else None,
+            model=self.labeller,
         )
         return Job(task, float(self.images))
 

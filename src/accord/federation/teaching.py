@@ -15,6 +15,7 @@ from accord.messages import NetHeader, TeacherHeader
 from accord.messages.saved_model import SavedModel, digest_of, net_file
 from accord.model.predictor import Predictor
 from accord.nets.net import fresh_net
+from accord.study.recipe import TrainingRecipe
 from accord.study.study import Trial
 
 
@@ -32,14 +33,46 @@ def trained_here(trial: Trial) -> bool:
     return trial.needs_teacher and asked.model is None and not asked.allow_random
 
 
-def refuse_other_teacher(trial: Trial) -> None:
-    """Refuses `labels_from` for a trial whose server trains no teacher with these labels."""
+def _refuse_other_teacher(trial: Trial) -> None:
+    """Refuses labels for a trial whose server trains no teacher with them."""
     if not trained_here(trial):
         raise AccordError(
-            "labels_from: the labels are for a teacher that the server trains on its public "
-            "images; found a recipe without one. Set method: from-teacher, and remove "
+            "labels_from and labels_model are for a recipe whose teacher the server trains on its "
+            "public images; found a recipe without one. Set method: from-teacher, and remove "
             "teacher.model and teacher.allow_random."
         )
+
+
+def labelling_model(trial: Trial) -> SavedModel | None:
+    """The saved model that labels the public images, if the recipe names one."""
+    recipe = trial.recipe
+    if not isinstance(recipe, TrainingRecipe) or recipe.labels_model is None:
+        return None
+    return SavedModel.load(Path(recipe.labels_model))
+
+
+def refuse_other_labels(trial: Trial, allocation: Allocation) -> None:
+    """Refuses labels that the server cannot use, or that a model of other images would make."""
+    recipe = trial.recipe
+    if isinstance(recipe, TrainingRecipe) and (recipe.labels_from or recipe.labels_model):
+        _refuse_other_teacher(trial)
+    model = labelling_model(trial)
+    if model is None:
+        return
+    _, height, width, channels = allocation.dataset.train.images.shape
+    expected = {
+        "classes": allocation.classes,
+        "height": height,
+        "width": width,
+        "channels": channels,
+    }
+    for name, wanted in expected.items():
+        found = getattr(model.header, name)
+        if found != wanted:
+            raise AccordError(
+                f"labels_model: the model {model.folder} has {name} {_said(found)}; the study has "
+                f"{_said(wanted)}. Choose a model for these images."
+            )
 
 
 def model_of(trial: Trial) -> SavedModel | None:
@@ -125,6 +158,10 @@ def _check_model(found: SavedModel, trial: Trial, allocation: Allocation) -> Non
             f"teacher.model: {found.folder} is for images with {header.channels} channels; the "
             f"study's images have {channels}. Set data.image.channels, or choose another model."
         )
+
+
+def _said(value: int | tuple[str, ...]) -> str:
+    return str(value) if isinstance(value, int) else _some(value)
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -12,7 +12,8 @@ from accord.messages.base import Message
 class FeaturesHeader(Config):
     """The nets that encoded the images."""
 
-    briefing: str  # digest of the briefing that these nets were trained for
+    # Digest of the briefing that these nets were trained for; None: they are from a saved model.
+    briefing: str | None = None
 
 
 @dataclass(frozen=True)

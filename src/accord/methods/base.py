@@ -39,6 +39,10 @@ class Method(Config, ABC):
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
         """The state of the next round, from the uploads of this round (`scene.uploads`)."""
 
+    def chosen(self, clients: tuple[str, ...], seed: int, number: int) -> tuple[str, ...] | None:  # noqa: ARG002
+        """The clients that round `number` asks; None: as the study's section `rounds` says."""
+        return None
+
     def with_rounds(self, count: int | None) -> Self:  # noqa: ARG002
         """The method with `count` rounds, if their number can be chosen; None changes nothing."""
         return self

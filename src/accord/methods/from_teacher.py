@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from pydantic import Field
 
 from accord.core.errors import AccordError
+from accord.data.imageset import ImageSet
 from accord.fusion.base import Scene
 from accord.messages import NET, PUBLIC, TEACHER, Briefing, ServerState, prefixed, unprefixed
 from accord.methods.averaging import Averaging
@@ -31,15 +33,22 @@ class FromTeacher(Averaging):
     def needs_teacher(self) -> bool:
         return True
 
+    def labels_anew(self, number: int) -> bool:  # noqa: ARG002 - other methods skip rounds
+        """Whether the public images are labelled anew after round `number`."""
+        return self.relabel
+
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
         following = super().advance(state, scene)
-        if not self.relabel:
+        if not self.labels_anew(scene.briefing.header.round):
             return following
         header, device = scene.briefing.header, scene.device
         weights = unprefixed(NET, following.tensors)
         net = loaded_net(header.net, header.channels, len(header.classes), weights).to(device)
-        labels = predicted_labels(net, scene.public, header, device)
-        changed = (labels != state.tensors[PUBLIC + "labels"]).double().mean()
+        before = state.tensors[PUBLIC + "labels"]
+        images = state.tensors[PUBLIC + "images"].numpy()
+        public = ImageSet(images, np.arange(len(images)), before.numpy())
+        labels = predicted_labels(net, public, header, device)
+        changed = (labels != before).double().mean()
         told = ServerState(following.header, {**following.tensors, PUBLIC + "labels": labels})
         return told.with_own({"told": {"labels_changed": float(changed)}})
 

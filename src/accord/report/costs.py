@@ -25,7 +25,7 @@ class Cost:
     rounds: int
     sizes: list[int]  # images per client
     note: str
-    train_seconds: list[float] = field(default_factory=list)  # each client in each remaining round
+    train_seconds: list[list[float]] = field(default_factory=list)  # of clients, round by round
     merge_seconds: float = 0.0  # the server's steps that wait for each other
     measure_seconds: float = 0.0
     upload_bytes: int = 0
@@ -35,12 +35,12 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        return sum(self.train_seconds) + self.merge_seconds + self.measure_seconds
+        return sum(map(sum, self.train_seconds)) + self.merge_seconds + self.measure_seconds
 
     @property
     def longest(self) -> float:
-        """The time of the largest client in all rounds, and of the server between the rounds."""
-        return self.rounds * max(self.train_seconds, default=0.0) + self.merge_seconds
+        """The time of the largest client of each round, and of the server between the rounds."""
+        return sum(map(max, self.train_seconds)) + self.merge_seconds
 
     def cells(self, several_rounds: bool) -> tuple[str, ...]:
         low, high = min(self.sizes), max(self.sizes)
@@ -93,7 +93,9 @@ def _cost_of_teacher(run: TeacherRun, speed: Speed) -> Cost:
         rounds=1,
         sizes=[run.images],
         note="an earlier trial's nets" if run.source else "trains on the public images",
-        train_seconds=[speed.answering(run.images, budget) for _ in run.untrained],
+        train_seconds=[[speed.answering(run.images, budget) for _ in run.untrained]]
+        if run.untrained
+        else [],
         merge_seconds=run.images * speed.upload_image * run.passes / FORWARD,
         disk_bytes=features + (0 if run.source else kept),
         is_trial=False,
@@ -105,7 +107,10 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
     sizes = dict(zip(run.clients, run.allocation.partition.label_counts.sum(axis=1), strict=True))
     left = [] if run.over or run.twin else run.untrained()
     public = public_studied(run.trial, run.allocation)
-    waiting = [int(sizes[client]) + public for _, client in left]
+    waiting: dict[int, list[float]] = {}
+    for one, client in left:
+        seconds = speed.answering(int(sizes[client]) + public, budget)
+        waiting.setdefault(one.number, []).append(seconds)
     asked, briefing = sum(len(one.asked) for one in run.rounds), _briefing_bytes(run)
     # The record also holds a copy of the values of φ, and the total of all sums.
     sums = run.trial.recipe.uploads == "sums"
@@ -116,7 +121,7 @@ def _cost(run: TrialRun, speed: Speed) -> Cost:
         rounds=len(run.rounds),
         sizes=[int(size) for size in sizes.values()],
         note="finished already" if run.over else "shares a training above" if run.twin else "",
-        train_seconds=[speed.answering(size, budget) for size in waiting],
+        train_seconds=list(waiting.values()),
         merge_seconds=_merge_seconds(run, speed),
         measure_seconds=agenda.measure_work() / agenda.forward * speed.forward,
         upload_bytes=speed.upload_bytes * asked,

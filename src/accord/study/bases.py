@@ -42,7 +42,7 @@ def _check_base(recipe: Recipe, base: Recipe) -> None:
             "list a recipe of your own under `recipes` too."
         )
     rule = base.fusion[0].rule
-    one_net = isinstance(rule, Merge) and not rule.personal and not rule.after_advance
+    one_net = isinstance(rule, Merge) and not rule.personal
     needed = recipe.map.below if isinstance(recipe, ClosedFormRecipe) else rule.of
     if base.pooled or not one_net or rule.of != needed:
         examples = {"nets": "public-rounds or fedavg", "sums": "closed-form or closed-form-public"}

@@ -11,7 +11,7 @@ def absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     """`raw` with absolute paths. `folder` is the study's folder, or the current one for overrides.
 
     The keys with paths are `data.path`, `teacher.model`, `images` of a fusion, and in the changes
-    of a recipe `bank.source`, `teacher.model` and the `model` of a map's encoder.
+    of a recipe `bank.source`, `teacher.model`, `labels_model` and the `model` of a map's block.
     """
     if "teacher" in raw:
         raw = {**raw, "teacher": _absolute(raw["teacher"], "model", folder)}
@@ -53,6 +53,7 @@ def absolute_recipe(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(found.get("map"), Mapping) and isinstance(found["map"].get("blocks"), list):
         blocks = [_absolute(block, "model", folder) for block in found["map"]["blocks"]]
         found["map"] = {**found["map"], "blocks": blocks}
+    found = dict(_absolute(found, "labels_model", folder))
     rules = found.get("fusion")
     if isinstance(rules, list):
         found["fusion"] = [absolute_images(rule, folder) for rule in rules]

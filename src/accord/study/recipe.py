@@ -129,6 +129,12 @@ class TrainingRecipe(Recipe, TrainingSpec):
         description="the recipe whose result labels the public images, for its teacher and its "
         "clients; null: they have labels",
     )
+    labels_model: str | None = Field(
+        None,
+        min_length=1,
+        description="folder of a saved model that labels the public images, in the place of the "
+        "recipe `labels_from`",
+    )
     method: Spec = Field(
         default={"use": "one-shot"}, description="what the server does in each round"
     )
@@ -143,7 +149,7 @@ class TrainingRecipe(Recipe, TrainingSpec):
 
     @property
     def stands_on(self) -> str | None:
-        return self.labels_from
+        return None if self.labels_model else self.labels_from
 
     @property
     def method_name(self) -> str:

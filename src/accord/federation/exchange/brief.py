@@ -152,38 +152,32 @@ def only_trial(study: Study) -> Trial:
 
 
 def _standing_on(trial: Trial, model: Path | None) -> Trial:
-    """The trial whose map uses the net of a saved model, in place of that of an earlier recipe."""
+    """The trial with a saved model in the place of the earlier recipe's result."""
     recipe, name = trial.recipe, trial.recipe.stands_on
-    if isinstance(recipe, ClosedFormRecipe) and recipe.map.below == "sums":
-        raise AccordError(
-            f"recipe {recipe.name!r} uses the scores of {name!r}, which is not possible by files "
-            "yet. Use `accord run` or `accord flower`, or brief a recipe such as closed-form."
-        )
     if model is None:
         raise AccordError(
-            f"recipe {recipe.name!r} stands on {name!r}, whose net it needs. First exchange files "
-            f"for that recipe (recipes=[{name}]) and save its model (accord fuse … --save MODEL); "
-            "then add --from MODEL to this command."
+            f"recipe {recipe.name!r} stands on {name!r}, whose model it needs. First exchange "
+            f"files for that recipe (recipes=[{name}]) and save its model (accord fuse … --save "
+            "MODEL); then add --from MODEL to this command."
         )
-    if not isinstance(recipe, ClosedFormRecipe):
-        raise AccordError(
-            f"recipe {recipe.name!r} takes the labels of the public images from {name!r}, which is "
-            "not possible by files. Label the images with that recipe's model (accord predict), "
-            "and use public-rounds with these labels."
-        )
-    blocks = [one for spec in recipe.map.blocks for one in _kept(spec, model)]
-    changed = MapConfig.model_validate({**recipe.map.model_dump(), "blocks": blocks})
-    return replace(trial, recipe=recipe.model_copy(update={"map": changed}), before=None)
+    changed: dict[str, Any] = {"labels_model": str(model.absolute())}
+    if isinstance(recipe, ClosedFormRecipe):
+        blocks = [one for spec in recipe.map.blocks for one in _kept(spec, model)]
+        found = MapConfig.model_validate({**recipe.map.model_dump(), "blocks": blocks})
+        changed = {"map": found}
+    return replace(trial, recipe=recipe.model_copy(update=changed), before=None)
 
 
 def _kept(spec: dict[str, Any], model: Path) -> list[dict[str, Any]]:
-    """The blocks that use the nets of a saved model in place of a block `rounds`."""
+    """The blocks that use a saved model in the place of a block `rounds` or `scores`."""
+    where = {"model": str(model.absolute()), "weight": spec["weight"]}
+    if spec["use"] == "scores":
+        return [{"use": "kept-scores", **where}]
     if spec["use"] != "rounds":
         return [spec]
     nets = SavedModel.load(model).header.nets if spec["of"] == "clients" else 1
-    alike = {key: spec[key] for key in ("stages", "grid", "weight")}
-    where = {"use": "encoder", "model": str(model.absolute())}
-    return [{**where, **alike, "net": index} for index in range(nets)]
+    alike = {"use": "encoder", **where, "stages": spec["stages"], "grid": spec["grid"]}
+    return [{**alike, "net": index} for index in range(nets)]
 
 
 def _how_to_choose(trials: Sequence[Trial]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +91,7 @@ class Tallies:
                     "fusion_applied": scope.trial.method.fusion_applied(at.round.number),
                     "personal_accuracy": personal.get(name),
                     **at_sites[name],
-                    "exchanges": rule.exchanges + at.round.number - 1 + len(scope.before),
+                    "exchanges": rule.exchanges - 1 + self._exchanges(at),
                     "without": scope.left(),
                     "added": scope.membership.added,
                     "solution": self.solutions.get((at.epoch, name)),
@@ -115,6 +116,11 @@ class Tallies:
                 )
             ],
         }
+
+    def _exchanges(self, at: Checkpoint) -> int:
+        """How often the client that has taken part most often has been asked so far."""
+        so_far = [*self.scope.before, *self.scope.rounds[: at.round.number]]
+        return max(Counter(client for one in so_far for client in one.asked).values())
 
     def _before(
         self, name: str, at: Checkpoint, found: dict[str, tuple[Metrics, float | None]]

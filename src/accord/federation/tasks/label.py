@@ -1,12 +1,15 @@
-"""The task in which the server labels its public images with the result of a finished trial."""
+"""The task in which the server labels its public images with an earlier result."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
+from accord.data.imageset import ImageSet
 from accord.federation.tasks.base import Answer, Task, Tell, register
 from accord.federation.tasks.outcome import Outcome
 from accord.messages import NET, Features, FeaturesHeader, unprefixed
+from accord.model.predictor import Predictor
 from accord.nets.inference import predicted_labels
 from accord.nets.net import loaded_net
 from accord.record.record import Record
@@ -18,15 +21,26 @@ LABELS = "labels.safetensors"
 class LabelPublic(Task):
     """Predicts the class of every public image, whose own labels are not used."""
 
-    before: Outcome
+    before: Outcome | None = None  # the finished trial that makes the net
+    model: str | None = None  # folder of a saved model in its place
 
     def perform(self, record: Record, tell: Tell) -> Answer:  # noqa: ARG002 - takes little time
-        public, device = self.images(record).part("public"), torch.device(self.device)
+        public = self.images(record).part("public")
+        if self.model is not None:
+            digest, labels = None, Predictor.load(self.model).scores(public).argmax(dim=1)
+        else:
+            digest, labels = self._by_trial(record, public)
+        told = FeaturesHeader(briefing=digest)
+        Features(told, {"labels": labels}).save(self.folder(record).path / LABELS)
+        return {}
+
+    def _by_trial(self, record: Record, public: ImageSet) -> tuple[str, Tensor]:
+        """The digest of the trial's briefing, and the labels."""
+        if self.before is None:
+            raise ValueError("expected a finished trial or a model; found neither")
+        device = torch.device(self.device)
         found, briefing = self.before.net(record, public, self.device)
         header = briefing.header
         weights = unprefixed(NET, found.tensors)
         net = loaded_net(header.net, header.channels, len(header.classes), weights).to(device)
-        labels = predicted_labels(net, public, header, device)
-        told = FeaturesHeader(briefing=briefing.digest)
-        Features(told, {"labels": labels}).save(self.folder(record).path / LABELS)
-        return {}
+        return briefing.digest, predicted_labels(net, public, header, device)

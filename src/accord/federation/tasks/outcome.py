@@ -13,7 +13,7 @@ from accord.federation.pooled_sums import total_of
 from accord.federation.tasks.base import briefing_at
 from accord.fusion.base import Merge, Scene, fusions
 from accord.fusion.uploads import UploadFiles
-from accord.messages import Briefing, Upload
+from accord.messages import Briefing, ServerState, Upload
 from accord.record.record import Record
 
 
@@ -37,14 +37,16 @@ class Outcome(Config):
         briefing = briefing_at(folder.briefing)
         paths = [folder.upload(name, self.epoch, last=True) for name in self.clients]
         files = UploadFiles(paths, briefing, own=self.made_up)
-        if self.made_up and rule.of == "sums":
+        if self.made_up and (rule.of == "sums" or rule.after_advance):
             return files.load(0), briefing
+        following = trial.round(self.round + 1).server_state
         scene = Scene(
             uploads=files,
             briefing=briefing,
             public=public,
             device=torch.device(device),
             total=total_of(files, trial.total) if rule.of == "sums" else None,
+            after=ServerState.load(following) if rule.after_advance else None,
             clients=len(self.clients),
         )
         (net,) = rule.merge(scene)

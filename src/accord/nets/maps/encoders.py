@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Literal, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from accord.core.errors import AccordError
 from accord.data.views import renormalising
-from accord.messages.saved_model import SavedModel, digest_of
+from accord.messages import unprefixed
+from accord.messages.saved_model import SavedModel
 from accord.nets.backbones.base import Encoder, build_encoder
 from accord.nets.backbones.layers import Norm
 from accord.nets.limits import limiting
@@ -28,6 +29,7 @@ from accord.nets.maps.base import (
     blocks,
     pooling,
 )
+from accord.nets.maps.kept import InModel
 
 
 class Stages(Block):
@@ -210,25 +212,12 @@ class Rounds(Stages):
 
 
 @blocks.register("encoder")
-class Kept(Stages):
+class Kept(InModel, Stages):
     """Stages of an encoder in a model that `accord fuse --save` wrote."""
 
-    model: str = Field(description="folder of the saved model")
     net: int = Field(0, ge=0, description="index of the net in the model, counted from 0")
-    digest: str = Field("", description="is set automatically; do not set it")
 
-    @model_validator(mode="after")
-    def _found_out(self) -> Self:
-        """Reads the model once. A briefing holds all values, so a client does not need the file."""
-        if not self.digest:
-            found = self._load()
-            object.__setattr__(self, "backbone", found.header.net.backbone)
-            object.__setattr__(self, "norm", found.header.net.norm)
-            object.__setattr__(self, "digest", digest_of(self._weights(found)))
-        return self
-
-    def _load(self) -> SavedModel:
-        found = SavedModel.load(Path(self.model))
+    def refuse(self, found: SavedModel) -> None:
         if found.header.net.map is not None:
             raise AccordError(
                 f"encoder: the model {self.model} is a closed form and has no encoder. Use its map "
@@ -238,36 +227,23 @@ class Kept(Stages):
             raise AccordError(
                 f"{self.model} has {found.header.nets} nets, counted from 0; found net: {self.net}."
             )
-        return found
 
-    def _weights(self, found: SavedModel) -> dict[str, Tensor]:
-        return {
-            name.removeprefix("encoder."): tensor
-            for name, tensor in found.weights(self.net).items()
-            if name.startswith("encoder.")
-        }
+    def told_by(self, found: SavedModel) -> dict[str, object]:
+        return {"backbone": found.header.net.backbone, "norm": found.header.net.norm}
+
+    def taken_from(self, found: SavedModel) -> dict[str, Tensor]:
+        return unprefixed("encoder.", found.weights(self.net))
 
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
-        found = self._load().header.channels
-        if found != channels:
-            raise AccordError(
-                f"encoder: the model {self.model} is for images with {found} channels; the images "
-                f"of the study have {channels}. Set data.image.channels, or choose another model."
-            )
+        self.taken(channels)  # refuses images of another kind before anything is computed
         return super().draw(channels, origins, index)
 
     def seen_as(self, origins: Origins) -> tuple[Tensor, Tensor]:
-        header = self._load().header
+        header = SavedModel.load(Path(self.model)).header
         return renormalising(origins.mean, origins.std, header.mean, header.std)
 
-    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:  # noqa: ARG002
-        weights = self._weights(self._load())
-        if digest_of(weights) != self.digest:
-            raise AccordError(
-                f"{self.model} is not the model it was when this study began. Restore the earlier "
-                "model, or start a new record in another folder."
-            )
-        return [weights]
+    def weights(self, origins: Origins) -> Sequence[dict[str, Tensor]]:
+        return [self.taken(len(origins.mean))[1]]
 
 
 def _net_of(around: Around) -> dict[str, str]:

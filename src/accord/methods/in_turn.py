@@ -1,0 +1,91 @@
+"""Rounds in which one client trains at a time: every client goes on from the net of the one before.
+
+With strong label skew, clients that start from the same net learn different classes, and the mean
+of their nets keeps only a part of what each has learnt. A net that goes from client to client keeps
+it, as long as no client forgets the classes that it does not hold. This is known as sequential
+federated learning (Li and Lyu, 2023, arXiv:2311.03154).
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from accord.core.budget import MOST_ROUNDS
+from accord.core.randomness import numpy_generator
+from accord.fusion.average import recalibrated
+from accord.fusion.base import Scene
+from accord.messages import NET, ServerState, prefixed, unprefixed
+from accord.messages.server_state import SERVER
+from accord.methods.base import methods
+from accord.methods.from_teacher import FromTeacher
+
+MEAN = SERVER + "mean."  # the sum of the nets of the last turn so far, divided by their number
+
+
+@methods.register("in-turn")
+class InTurn(FromTeacher):
+    """W_{r+1} = W_{r,k(r)}, and after the last round R the mean of W_r over the last turn.
+
+    k(r) visits all clients in a new random order in every turn. The mean over a turn gives every
+    client the same weight and removes the noise of the last steps, as stochastic weight averaging
+    does (Izmailov et al., 2018, arXiv:1803.05407). After every round the statistics of batch norm
+    are measured again on the public images, because a client's own classes would distort them.
+    """
+
+    count: int = Field(
+        20,
+        ge=1,
+        le=MOST_ROUNDS,
+        description="number of rounds, in each of which one client trains; the study's "
+        "rounds.count replaces it. With K clients, K·turns rounds give every client `turns` visits",
+    )
+    turns: int = Field(
+        4,
+        ge=1,
+        le=MOST_ROUNDS,
+        description="the rounds are divided into this number of turns; the nets of the last turn "
+        "are averaged, and public images are labelled anew after each turn",
+    )
+
+    def chosen(self, clients: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
+        turn, place = divmod(number - 1, len(clients))
+        order = numpy_generator(seed, "turns", turn).permutation(len(clients))
+        return (clients[int(order[place])],)
+
+    @property
+    def turn(self) -> int:
+        """The number of rounds of a turn."""
+        return -(-self.rounds // self.turns)
+
+    def labels_anew(self, number: int) -> bool:
+        return self.relabel and number % self.turn == 0
+
+    def merged(self, scene: Scene) -> dict[str, Tensor]:
+        found = super().merged(scene)
+        if not len(scene.public):
+            return found
+        return prefixed(NET, recalibrated(unprefixed(NET, found), scene))
+
+    def advance(self, state: ServerState, scene: Scene) -> ServerState:
+        following = super().advance(state, scene)
+        number = scene.briefing.header.round
+        left = self.rounds - number
+        if left >= self.turn:
+            return following
+        share = 1 / min(self.turn, self.rounds)
+        net = unprefixed(NET, following.tensors)
+        before = unprefixed(MEAN, state.tensors)
+        mean = {
+            name: before.get(name, torch.zeros_like(tensor, dtype=torch.double)) + share * tensor
+            for name, tensor in net.items()
+        }
+        changed = prefixed(MEAN, mean)
+        if left == 0:
+            whole = {
+                name: (total if net[name].is_floating_point() else total.round()).to(net[name])
+                for name, total in mean.items()
+            }
+            changed |= prefixed(NET, recalibrated(whole, scene) if len(scene.public) else whole)
+        return ServerState(following.header, {**following.tensors, **changed})

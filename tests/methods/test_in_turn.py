@@ -1,0 +1,131 @@
+"""Rounds in which one client trains at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import accord
+from accord.client.studied import public_images
+from accord.core.errors import AccordError
+from accord.core.files import read_json
+from accord.fusion.average import recalibrated
+from accord.fusion.base import Scene
+from accord.fusion.uploads import UploadFiles
+from accord.messages import NET, PUBLIC, Briefing, ServerState, Upload, unprefixed
+from accord.methods.in_turn import MEAN, InTurn
+from accord.record.folders import TrialFolder
+from accord.record.record import Record
+from tests_support import same
+
+Raw = dict[str, Any]
+CLIENTS = ("a", "b", "c")
+
+
+def study(rounds: int, **changes: Any) -> Raw:
+    turns = {
+        "use": "public-turns",
+        "as": "turns",
+        "budget": {"epochs": 1, "batch": 64, "lr": 0.05},
+        "method": {"turns": 2},
+    }
+    return {
+        "name": "turns",
+        "data": {"name": "digits", "train_limit": 200, "test_limit": 60, "public": 0.2},
+        "partition": {"alpha": 0.1, "clients": 3},
+        "net": {"backbone": "conv4"},
+        "rounds": {"count": rounds},
+        "teacher": {"epochs": 1},
+        "recipes": [turns],
+        "references": False,
+        **changes,
+    }
+
+
+def trial(out: Path) -> TrialFolder:
+    (found,) = [one for one in Record(out).trials() if one.id.startswith("turns-")]
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("turns") / "run"
+    found = accord.run(study(6, keep_checkpoints=True), out=out, workers=1, quiet=True)
+    assert not found.failures
+    return out
+
+
+def test_every_turn_visits_every_client_once_in_another_order() -> None:
+    method = InTurn(merge={"use": "average"})
+    asked = [method.chosen(CLIENTS, 3, number) for number in range(1, 31)]
+    turns = [tuple(sum(asked[first : first + 3], ())) for first in range(0, 30, 3)]
+    assert all(sorted(turn) == sorted(CLIENTS) for turn in turns)
+    assert len(set(turns)) > 3
+    assert asked == [method.chosen(CLIENTS, 3, number) for number in range(1, 31)]
+
+
+def test_each_client_goes_on_from_the_net_of_the_one_before(whole: Path) -> None:
+    """Batch norm's statistics are measured again; the other weights are the client's own."""
+    folder = trial(whole)
+    for number in range(1, 6):
+        (path,) = (folder.round(number).path / "uploads").iterdir()
+        sent = unprefixed(NET, Upload.load(path).tensors)
+        told = Briefing.load(folder.round(number + 1).briefing).tensors
+        next_one = unprefixed(NET, told)
+        for name, tensor in sent.items():
+            changes = "running" in name or "num_batches" in name
+            assert torch.equal(tensor, next_one[name]) is not changes, name
+        assert not any(name.startswith(MEAN) for name in told)
+
+
+def test_the_result_is_the_mean_of_the_last_turn(whole: Path) -> None:
+    folder = trial(whole)
+    uploads = []
+    for number in (4, 5, 6):
+        (path,) = (folder.round(number).path / "uploads").iterdir()
+        uploads.append(unprefixed(NET, Upload.load(path).tensors))
+    final = unprefixed(NET, ServerState.load(folder.round(7).server_state).tensors)
+    names = [name for name in final if "running" not in name and "num_batches" not in name]
+    assert len(names) > 8
+    for name in names:
+        expected = np.mean([net[name].double().numpy() for net in uploads], axis=0)
+        np.testing.assert_allclose(final[name].numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_its_batch_norms_have_the_statistics_of_the_public_images(whole: Path) -> None:
+    folder = trial(whole)
+    first = Briefing.load(folder.briefing)
+    final = unprefixed(NET, ServerState.load(folder.round(7).server_state).tensors)
+    public = public_images(first)
+    assert public is not None
+    scene = Scene(uploads=UploadFiles([], first), briefing=first, public=public)
+    assert PUBLIC + "images" in first.tensors
+    assert same(recalibrated(final, scene), final)
+
+
+def test_exchanges_are_counted_per_client(whole: Path) -> None:
+    rows = sorted(Record(whole).rows(), key=lambda row: row["round"])
+    asked = Counter[str]()
+    for row, number in zip(rows, range(1, 7), strict=True):
+        asked.update(read_json(trial(whole).round(number).report)["asked"])
+        assert row["exchanges"] == max(asked.values())
+    assert rows[-1]["exchanges"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rounds": {"count": 2}}, "rounds.count: expected at least 3 rounds, one for each client"),
+        ({"rounds": {"count": 3, "fraction": 0.5}}, "asks one client in each round. Remove rounds"),
+        ({"rounds": {"count": 3, "min_fit_clients": 2}}, "asks one client in each round. Remove"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(changes: Raw, message: str, tmp_path: Path) -> None:
+    with pytest.raises(AccordError, match=message):
+        accord.run(study(3) | changes, out=tmp_path / "run", workers=1, quiet=True)
+    assert not (tmp_path / "run").exists()
