@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from pydantic import Field
 
+from accord.client.studied import public_images
 from accord.core.errors import AccordError
 from accord.data.imageset import ImageSet
 from accord.fusion.base import Scene
@@ -44,11 +44,8 @@ class FromTeacher(Averaging):
         header, device = scene.briefing.header, scene.device
         weights = unprefixed(NET, following.tensors)
         net = loaded_net(header.net, header.channels, len(header.classes), weights).to(device)
-        before = state.tensors[PUBLIC + "labels"]
-        images = state.tensors[PUBLIC + "images"].numpy()
-        public = ImageSet(images, np.arange(len(images)), before.numpy())
-        labels = predicted_labels(net, public, header, device)
-        changed = (labels != before).double().mean()
+        labels = predicted_labels(net, known_images(state, scene), header, device)
+        changed = (labels != state.tensors[PUBLIC + "labels"]).double().mean()
         told = ServerState(following.header, {**following.tensors, PUBLIC + "labels": labels})
         return told.with_own({"told": {"labels_changed": float(changed)}})
 
@@ -75,3 +72,9 @@ class FromTeacher(Averaging):
             told = told.model_copy(update={"teacher": None})
             tensors = {name: t for name, t in tensors.items() if not name.startswith(TEACHER)}
         return super().start(Briefing(told, tensors))
+
+
+def known_images(state: ServerState, scene: Scene) -> ImageSet:
+    """The public images that clients train on, if they do so, else those of the server."""
+    found = public_images(state.briefing())
+    return scene.public if found is None else found

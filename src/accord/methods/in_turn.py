@@ -8,6 +8,8 @@ federated learning (Li and Lyu, 2023, arXiv:2311.03154).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -19,7 +21,7 @@ from accord.fusion.base import Scene
 from accord.messages import NET, ServerState, prefixed, unprefixed
 from accord.messages.server_state import SERVER
 from accord.methods.base import methods
-from accord.methods.from_teacher import FromTeacher
+from accord.methods.from_teacher import FromTeacher, known_images
 
 MEAN = SERVER + "mean."  # the sum of the nets of the last turn so far, divided by their number
 
@@ -69,6 +71,7 @@ class InTurn(FromTeacher):
         return prefixed(NET, recalibrated(unprefixed(NET, found), scene))
 
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
+        scene = replace(scene, public=known_images(state, scene))
         following = super().advance(state, scene)
         number = scene.briefing.header.round
         left = self.rounds - number
