@@ -29,10 +29,14 @@ from tests_support import digits, same, train
 
 Raw = dict[str, Any]
 BASE = {"use": "public-rounds", "as": "base", "budget": {"epochs": 1, "batch": 64, "lr": 0.05}}
+LINEAR = {"landmarks": 0, "gamma": 0.3}  # no kernel
 TOP = {
     "use": "few-rounds-public",
     "as": "top",
-    "map": {"blocks": [{"use": "rounds", "recipe": "base", "stages": 1, "grid": 2}]},
+    "map": {
+        "blocks": [{"use": "rounds", "recipe": "base", "stages": 1, "grid": 2}],
+        **LINEAR,
+    },
 }
 
 
@@ -87,7 +91,7 @@ def test_the_clients_sum_the_features_of_the_net_that_the_rounds_made(whole: Pat
 def test_it_can_use_the_net_of_each_client_instead(tmp_path: Path) -> None:
     """Round 2 asked two of the three clients: the merged net stands in for the third one."""
     block = {"use": "rounds", "recipe": "base", "of": "clients", "stages": 1, "grid": 1}
-    top = {**TOP, "map": {"blocks": [block]}}
+    top = {**TOP, "map": {"blocks": [block], **LINEAR}}
     run(tmp_path / "run", recipes=[top, BASE], rounds={"count": 2, "fraction": 0.7})
     last = folder_of(tmp_path / "run", "base").round(2)
     uploads = [Upload.load(path) for path in sorted((last.path / "uploads").iterdir())]
@@ -143,13 +147,13 @@ def test_the_recipe_below_is_added_and_comes_first() -> None:
 def test_only_a_recipe_that_makes_one_net_can_be_below(below: str, message: str) -> None:
     block = {"use": "rounds", "recipe": below}
     with pytest.raises(AccordError, match=message):
-        load_study(study(recipes=[{**TOP, "map": {"blocks": [block]}}]))
+        load_study(study(recipes=[{**TOP, "map": {"blocks": [block], **LINEAR}}]))
 
 
 def test_a_map_stands_on_one_recipe() -> None:
     blocks = [{"use": "rounds", "recipe": name} for name in ("fedavg", "public-rounds")]
     with pytest.raises(AccordError, match="a map can stand on one other recipe; found fedavg, pub"):
-        load_study(study(recipes=[{**TOP, "map": {"blocks": blocks}}]))
+        load_study(study(recipes=[{**TOP, "map": {"blocks": blocks, **LINEAR}}]))
 
 
 def test_by_files_a_saved_model_takes_the_place_of_the_rounds(whole: Path, tmp_path: Path) -> None:
@@ -170,7 +174,7 @@ def test_by_files_a_model_of_several_nets_takes_the_place_of_the_clients(
 ) -> None:
     accord.fuse(whole, ["outputs"], trial="base", workers=1, quiet=True, save=tmp_path / "model")
     block = {"use": "rounds", "recipe": "base", "of": "clients", "stages": 1, "grid": 1}
-    asked = study(recipes=[{**TOP, "map": {"blocks": [block]}}, BASE])
+    asked = study(recipes=[{**TOP, "map": {"blocks": [block], **LINEAR}}, BASE])
     out = tmp_path / "briefing.safetensors"
     accord.brief(asked, out, start_from=tmp_path / "model", record=tmp_path / "made")
     tensors = Briefing.load(out).tensors
@@ -242,7 +246,7 @@ def test_the_teacher_learns_the_given_labels_only(tmp_path: Path) -> None:
     ("recipe", "changes", "message"),
     [
         (
-            {**TOP, "map": {"blocks": [{"use": "scores", "recipe": "fedavg"}]}},
+            {**TOP, "map": {"blocks": [{"use": "scores", "recipe": "fedavg"}], **LINEAR}},
             {},
             r"\(average\) makes no single net of the clients' sums. Name a recipe such as closed-f",
         ),
