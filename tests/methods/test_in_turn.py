@@ -19,8 +19,10 @@ from accord.fusion.base import Scene
 from accord.fusion.uploads import UploadFiles
 from accord.messages import NET, PUBLIC, Briefing, ServerState, Upload, unprefixed
 from accord.methods.in_turn import MEAN, InTurn
+from accord.model.predictor import Predictor
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from federation.test_exchange import images
 from tests_support import same
 
 Raw = dict[str, Any]
@@ -106,6 +108,28 @@ def test_its_batch_norms_have_the_statistics_of_the_public_images(whole: Path) -
     scene = Scene(uploads=UploadFiles([], first), briefing=first, public=public)
     assert PUBLIC + "images" in first.tensors
     assert same(recalibrated(final, scene), final)
+
+
+def test_by_files_the_net_is_that_of_the_local_engine(whole: Path, tmp_path: Path) -> None:
+    """Every briefing goes to the client whose turn it is, and its upload makes the next one."""
+    asked = study(6, keep_checkpoints=True)
+    at = accord.brief(asked, tmp_path / "b1.safetensors", record=tmp_path / "made", workers=1)
+    clients = images(whole, tmp_path / "images")
+    for number in range(1, 7):
+        (path,) = (trial(whole).round(number).path / "uploads").iterdir()
+        local = Upload.load(path)
+        name = local.header.client
+        sent = tmp_path / f"sent-{number}.safetensors"
+        accord.answer(at.path, clients[name], name, keep=tmp_path / "keep").save(sent)
+        assert same(Upload.load(sent).tensors, local.tensors), number
+        if number < 6:
+            following = tmp_path / f"b{number + 1}.safetensors"
+            found = accord.fuse_files(at.path, [sent], [], following=following, clients=3)
+            assert found.following is not None
+            at = found.following
+    accord.fuse_files(at.path, [sent], [], save=tmp_path / "model")
+    final = unprefixed(NET, ServerState.load(trial(whole).round(7).server_state).tensors)
+    assert same(Predictor.load(tmp_path / "model").weights(0), final)
 
 
 def test_exchanges_are_counted_per_client(whole: Path) -> None:
