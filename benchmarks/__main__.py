@@ -24,6 +24,7 @@ from benchmarks import (
     student,
     study,
     views,
+    visit,
 )
 from benchmarks.figure import Figure, show
 
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "engines": engines.measure,
     "estimates": estimates.measure,
     "views": views.measure,
+    "visit": visit.measure,
 }
 
 

@@ -153,6 +153,11 @@ def _budget(pick: Pick) -> str:
     choice = pick.choice
     if choice.epochs is None:
         return "one exchange, no training at the clients"
+    if choice.count is not None:
+        return (
+            f"{choice.rounds} exchanges of each client, {choice.epochs} local epochs in each visit "
+            f"of the net, {choice.backbone}"
+        )
     if choice.rounds > 1:
         return f"{choice.rounds} rounds of {choice.epochs} local epoch"
     return f"one exchange, {choice.epochs} local epochs, {choice.backbone}"

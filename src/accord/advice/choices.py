@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.advice.facts import Facts
@@ -15,6 +15,7 @@ Maker = Callable[[Facts], "Choice"]
 PER_ROW = 16  # features for each row of both dictionaries: two patch sizes, ±, a grid of 2×2
 MOST_ROUNDS = 20  # as in studies/rounds.yaml
 SHORT, LONG, ON_GPU = 10, 20, 100  # local epochs
+VISITS, VISIT_EPOCHS, VISIT_LANDMARKS = 4, 2, 2_000  # of few-rounds-public
 FEW_IMAGES = 5_000  # up to here, LONG epochs
 
 
@@ -29,6 +30,7 @@ class Choice:
     rounds: int = 1
     epochs: int | None = None  # of local training in each round; None: no net is trained
     backbone: str | None = None  # the net that the study needs
+    count: int | None = None  # rounds of the study, if a round does not ask every client
 
     @property
     def recipe(self) -> str:
@@ -138,6 +140,33 @@ def rounds(recipe: str, factor: int) -> Maker:
         return Choice(entry, "average", count * each, rounds=count, epochs=1, backbone=backbone)
 
     return make
+
+
+def visited_net(facts: Facts) -> Choice:
+    """public-turns: one net visits every client four times."""
+    backbone = facts.backbone or "white7"
+    return Choice(
+        "public-turns",
+        "server",
+        VISITS * net_bytes(facts, backbone, VISIT_EPOCHS),
+        rounds=VISITS,
+        epochs=VISIT_EPOCHS,
+        backbone=backbone,
+        count=VISITS * len(facts.clients),
+    )
+
+
+def visits(facts: Facts) -> Choice:
+    """few-rounds-public: the same, and then clients send sums of the features of this net."""
+    net = visited_net(facts)
+    return replace(
+        net,
+        entry="few-rounds-public",
+        fusion="ridge",
+        upload=net.upload + sums_bytes(facts, VISIT_LANDMARKS, "float32"),
+        features=VISIT_LANDMARKS,
+        rounds=net.rounds + 1,
+    )
 
 
 def net_for(facts: Facts, epochs: int, copies: int = 1) -> str:

@@ -47,7 +47,7 @@ def expect(study: Spec, choice: Choice, data_root: Path | None, workers: int | N
         record = Record(Path(folder) / "record")
         found = estimate(check_study(alone, Path()), record, data_root, workers)
     clients = [cost for cost in found.costs if cost.is_trial]
-    count = sum(len(cost.sizes) for cost in clients)
+    count = max(len(cost.sizes) for cost in clients)
     return Expected(
         seconds=found.wall_seconds,
         core_seconds=found.core_seconds,

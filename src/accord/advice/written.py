@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from accord.advice.choices import FEW_IMAGES, LONG, SHORT, Choice, net_for
+from accord.advice.conditions import FOR_GPU
 from accord.advice.facts import Facts
 from accord.advice.gather import SEEDS, Gathered
 from accord.advice.rule import Pick
-from accord.advice.rules import FOR_GPU
 from accord.core.errors import AccordError
 from accord.core.files import write_atomic
 from accord.core.reading import read_text
@@ -28,7 +28,7 @@ def study_of(gathered: Gathered, picks: tuple[Pick, Pick]) -> Spec:
     """The study as a mapping: both recipes, the references, and three seeds."""
     facts, sections = gathered.facts, gathered.source.sections
     choices = [pick.choice for pick in picks]
-    rounds = max(choice.rounds for choice in choices)
+    rounds = max(choice.count or choice.rounds for choice in choices)
     return {
         "name": gathered.source.name,
         "data": _data(gathered, choices),
