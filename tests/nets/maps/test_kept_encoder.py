@@ -78,3 +78,9 @@ def test_a_net_that_it_has_not_is_refused(model: Path) -> None:
 def test_an_encoder_for_other_images_is_refused(model: Path) -> None:
     with pytest.raises(AccordError, match="channel"):
         draw_map(kept(model), 3, origins(channels=3))
+
+
+def test_scores_need_a_closed_form(model: Path) -> None:
+    blocks = [{"use": "kept-scores", "model": str(model)}]
+    with pytest.raises(AccordError, match=r"expected a model of a closed form.*trained nets"):
+        MapConfig.model_validate({"blocks": blocks})
