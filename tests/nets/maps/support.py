@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from accord.data.imageset import ImageSet
+from accord.messages.saved_model import SavedModel, save_model
 from accord.nets.backbones.base import Encoder, build_encoder
 from accord.nets.initialise import initialise
 from accord.nets.maps import Earlier, FeatureMap, MapConfig, Origins, draw_map
@@ -61,3 +63,18 @@ def at(found: FeatureMap, images: Tensor) -> Tensor:
     with torch.inference_mode():
         features: Tensor = found(images)
     return features
+
+
+def closed_model(nets: Path) -> Path:
+    """A saved model of a closed form with random scores, beside a model of trained nets."""
+    folder, like = nets.with_name("closed"), SavedModel.load(nets)
+    if not folder.exists():
+        config = MapConfig.model_validate({"blocks": [SMALL], "mirror": False})
+        values = draw_map(config, 1, origins())
+        width = config.width(1)
+        head = {"head.prototypes": noise(10, width), "head.bias": noise(10, seed=8)}
+        net = like.header.net.model_copy(update={"map": config.model_dump(mode="json")})
+        header = like.header.model_copy(update={"net": net, "nets": 1})
+        weights = {**{f"encoder.{name}": tensor for name, tensor in values.items()}, **head}
+        save_model(folder, header, [weights], like.combiner())
+    return folder

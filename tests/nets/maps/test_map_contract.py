@@ -13,7 +13,7 @@ from accord.core.parts import make_part
 from accord.nets.maps import FeatureMap, MapConfig, draw_map, patches
 from accord.nets.maps.base import Block, BlockModule, blocks
 from core.cases import looped
-from nets.maps.support import SMALL, TEACHER, at, drawn, noise, origins
+from nets.maps.support import SMALL, TEACHER, at, closed_model, drawn, noise, origins
 
 # Settings that make a block small. One that is not here is asked for as it is.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -34,7 +34,8 @@ def _few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spec_of(name: str, model: Path) -> dict[str, Any]:
     """The block as a user writes it; one that reads a saved model is given one."""
-    reads = {"model": str(model)} if "model" in blocks.get(name).model_fields else {}
+    folder = closed_model(model) if name == "kept-scores" else model
+    reads = {"model": str(folder)} if "model" in blocks.get(name).model_fields else {}
     return {"use": name, **SETTINGS.get(name, {}), **reads}
 
 

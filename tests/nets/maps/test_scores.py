@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from accord.messages import unprefixed
+from accord.messages.saved_model import SavedModel
 from accord.nets.maps import Around, Earlier, FeatureMap, MapConfig, draw_map, patches
 from accord.nets.settings import NetConfig
 from core.cases import looped
-from nets.maps.support import SMALL, at, drawn, noise, origins
+from nets.maps.support import SMALL, at, closed_model, drawn, noise, origins
 
 AROUND = Around(NetConfig(), 8, classes=3)
 
@@ -67,3 +70,16 @@ def test_a_map_that_is_not_known_yet_cannot_be_built() -> None:
     config = MapConfig.model_validate({"blocks": [{"use": "scores", "recipe": "below"}]})
     with pytest.raises(ValueError, match="the earlier map is not known yet"):
         FeatureMap(config, 1)
+
+
+def test_those_of_a_saved_model_are_the_same(model: Path) -> None:
+    """Images that the model knows with another normalisation are seen as it knows them."""
+    saved = SavedModel.load(closed_model(model))
+    weights, header = saved.weights(0), saved.header
+    inner = FeatureMap(MapConfig.model_validate(header.net.map), 1).eval()
+    inner.load_state_dict(unprefixed("encoder.", weights))
+    found = drawn(MapConfig(blocks=[{"use": "kept-scores", "model": str(saved.folder)}]))
+    images = noise(4, 1, 8, 8)
+    seen = (images * 0.35 + 0.3 - header.mean[0]) / header.std[0]
+    expected = at(inner, seen) @ weights["head.prototypes"].T + weights["head.bias"]
+    torch.testing.assert_close(at(found, images), expected, rtol=1e-4, atol=1e-4)
