@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import accord
@@ -62,6 +62,8 @@ VALUES = st.one_of(
 
 
 @settings(max_examples=200, deadline=None)
+@example("-:0", "")
+@example("a" * 20 + "._" + "b" * 14, "")
 @given(VALUES, VALUES)
 def test_short_values_are_safe_and_differ(one: Any, other: Any) -> None:
     text = short(one)

@@ -117,7 +117,7 @@ def short(value: Any) -> str:
     if SAFE.fullmatch(text.lstrip("-")) and len(text) <= LONGEST:
         return text
     end = re.split(r"[/\\]", text.rstrip("/\\"))[-1]  # the last part of a path
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "_", end).strip("_.")[-16:]
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "_", end)[-16:].strip("_.-")
     return f"{slug}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
