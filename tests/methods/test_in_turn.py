@@ -71,6 +71,11 @@ def test_every_turn_visits_every_client_once_in_another_order() -> None:
     assert asked == [method.chosen(CLIENTS, 3, number) for number in range(1, 31)]
 
 
+def test_images_are_labelled_anew_after_each_turn_only() -> None:
+    method = InTurn(merge={"use": "average"}, count=6, turns=2, relabel=True)
+    assert [number for number in range(1, 7) if method.labels_anew(number)] == [3, 6]
+
+
 def test_each_client_goes_on_from_the_net_of_the_one_before(whole: Path) -> None:
     """Batch norm's statistics are measured again; the other weights are the client's own."""
     folder = trial(whole)
