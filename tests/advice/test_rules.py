@@ -78,7 +78,7 @@ CASES: list[tuple[str, Facts, str, str, str]] = [
      "closed-form-teacher-2000", "closed-form-public-2000", "one seed"),
     ("2 MB", even(5, 10_000, megabytes=2), "closed-form-small", "etf-balanced", "one seed"),
     ("0.5 MB", even(5, 10_000, megabytes=0.5), "closed-form-480", "etf-balanced", "one seed"),
-    ("0.1 MB", even(5, 10_000, megabytes=0.1), "closed-form-208", "closed-form-288-float16",
+    ("0.1 MB", even(5, 10_000, megabytes=0.1), "closed-form-208", "closed-form-288-factor",
      "one seed"),
     ("5 MB and public images", even(5, 9_000, public=5_000, megabytes=5),
      "closed-form-teacher-2213", "closed-form-public-2213", "one seed"),
@@ -166,7 +166,7 @@ def size_of(facts: Facts, choice: Choice) -> int:
     assert isinstance(recipe, ClosedFormRecipe)
     width = recipe.map.width(facts.channels)
     assert width == choice.features
-    number = {"float32": 4, "float16": 2}[recipe.packing]
+    number = {"float32": 4, "float16": 2, "factor": 2}[recipe.packing]
     visits = 0
     if choice.count is not None:
         assert choice.backbone is not None

@@ -13,7 +13,8 @@ from accord.checks import check_upload
 from accord.checks.sums import limits_of
 from accord.client.base import answer
 from accord.client.make import make_client
-from accord.closed_form.sums import PACKINGS, Packing, Sums
+from accord.closed_form.packing import PACKINGS, Packing
+from accord.closed_form.sums import Sums
 from accord.core.budget import Budget
 from accord.core.errors import AccordError
 from accord.core.randomness import torch_generator

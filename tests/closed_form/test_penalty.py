@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from accord.closed_form.packing import PACKINGS, Packing
 from accord.closed_form.ridge import Ridge, solve
-from accord.closed_form.sums import PACKINGS, Packing, Sums
+from accord.closed_form.sums import Sums
 from accord.core.errors import AccordError
 from closed_form.support import (
     cross_validation,
@@ -119,7 +120,7 @@ def test_a_penalty_below_what_rounding_did_is_refused() -> None:
     lowest = float(torch.linalg.eigvalsh(sums.scatter)[0])
     assert lowest < 0
     solve(sums, -2.1 * lowest)
-    with pytest.raises(AccordError, match="a larger `penalty`, or `packing: float32`"):
+    with pytest.raises(AccordError, match="a larger `penalty`, or `packing: factor` or `float32`"):
         solve(sums, -1.9 * lowest)
 
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge as SklearnRidge
 
+from accord.closed_form.packing import PACKINGS, Packing
 from accord.closed_form.ridge import solve
-from accord.closed_form.sums import PACKINGS, Packing, Sums
+from accord.closed_form.sums import Sums
 from closed_form.support import cross_validation, even, hat, one_hot, scores, usual_scatter
 from closed_forms import Data, dealt, made_up, pixels, sums_by_hand
 from core.cases import looped

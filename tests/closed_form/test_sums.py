@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.closed_form.sums import PACKINGS, Packing, Sums, check_sums
+from accord.closed_form.packing import PACKINGS, Packing
+from accord.closed_form.sums import Sums, check_sums
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
 from closed_form.support import CLASSES, EDGES

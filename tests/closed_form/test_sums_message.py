@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from accord.closed_form.sums import PACKINGS, Packing, Sums, check_sums, expected_sums
+from accord.closed_form.packing import PACKINGS, Packing
+from accord.closed_form.sums import Sums, check_sums, expected_sums
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
 from closed_form.support import CLASSES, EDGES
@@ -42,7 +43,7 @@ def assert_survives(data: Data, packing: Packing) -> None:
         torch.testing.assert_close(found.scatter, sent.scatter, rtol=1e-6, atol=1e-30)
     else:
         # In units of both spreads; off the diagonal, half a step of the rounding.
-        within = {"float16": 2**-11, "int8": 0.5 / 127}[packing]
+        within = {"float16": 2**-11, "int8": 0.5 / 127, "factor": 2**-10}[packing]
         spread = sent.scatter.diagonal().sqrt()
         allowed = (within + 1e-6) * spread * spread[:, None] + 1e-30
         assert bool(((found.scatter - sent.scatter).abs() <= allowed).all())
@@ -80,6 +81,42 @@ def test_an_int8_correlation_is_a_whole_number_of_steps() -> None:
     torch.testing.assert_close(Sums.of(tensors).scatter, torch.tensor(expected).double())
 
 
+def test_a_factor_is_that_of_cholesky() -> None:
+    # The same two features: C = [[1, 0.6], [0.6, 1]] = RᵀR for R = [[1, 0.6], [0, 0.8]].
+    first, unrelated = np.array([1.0, 1.0, -1.0, -1.0]), np.array([1.0, -1.0, 1.0, -1.0])
+    features = np.stack([first, 5 * (0.6 * first + 0.8 * unrelated)], axis=1)
+    tensors = sums_by_hand(Data(features, np.zeros(4, dtype=np.int64)), 1).tensors("factor")
+    assert tensors["scatter_factor"].dtype == torch.float16
+    assert tensors["scatter_factor"].tolist() == pytest.approx([1, 0.6, 0.8], abs=5e-4)
+    expected = torch.tensor([[4.0, 12.0], [12.0, 100.0]]).double()
+    torch.testing.assert_close(Sums.of(tensors).scatter, expected, rtol=1e-3, atol=0)
+
+
+def test_only_a_factor_keeps_the_small_directions_of_correlated_features() -> None:
+    # Correlations that fall slowly with the distance have eigenvalues from 0.01 to 100.
+    apart = torch.arange(400).double()
+    correlations = 0.98 ** (apart - apart[:, None]).abs()
+    sent = Sums(torch.tensor([1000]), torch.zeros(1, 400).double(), 1000 * correlations)
+    lengths, axes = torch.linalg.eigh(sent.scatter)
+    worst = {}
+    for packing in PACKINGS:
+        found = axes.T @ Sums.of(sent.tensors(packing)).scatter @ axes
+        scaled = found / lengths.sqrt() / lengths.sqrt()[:, None]
+        worst[packing] = float(torch.linalg.eigvalsh(scaled - torch.eye(400)).abs().max())
+    assert worst["float32"] < 1e-3
+    assert worst["factor"] < 0.05
+    assert worst["float16"] > 5 * worst["factor"]
+    assert worst["int8"] > 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, rows=st.integers(1, 30), width=st.integers(2, 40))
+def test_a_factor_never_gives_a_negative_direction(seed: int, rows: int, width: int) -> None:
+    sent = sums_by_hand(made_up(seed, rows, width, CLASSES), CLASSES)
+    found = correlations(Sums.of(sent.tensors("factor")).scatter)
+    assert float(torch.linalg.eigvalsh(found)[0]) > -1e-7  # 1 + 1e-7 in the float32 spreads
+
+
 def test_the_upper_triangle_travels_row_by_row() -> None:
     found = sums_by_hand(made_up(0, 9, 3, CLASSES), CLASSES)
     S = found.scatter
@@ -114,7 +151,7 @@ def test_real_images_survive_a_message(packing: Packing) -> None:
     tensors = sent.tensors(packing)
     check_sums(tensors, "digits")
     found = Sums.of(tensors)
-    within = {"float32": 1e-6, "float16": 1e-3, "int8": 1 / 127}[packing]
+    within = {"float32": 1e-6, "float16": 1e-3, "int8": 1 / 127, "factor": 2**-10}[packing]
     assert furthest(correlations(found.scatter), correlations(sent.scatter)) <= within
     assert not found.scatter[sent.scatter == 0].any()
 

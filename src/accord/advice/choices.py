@@ -8,7 +8,7 @@ from typing import Any
 
 from accord.advice.facts import Facts
 from accord.advice.sizes import LANDMARKS, allowed, most_features, net_bytes, sums_bytes
-from accord.closed_form.sums import Packing
+from accord.closed_form.packing import Packing
 
 Spec = dict[str, Any]
 Maker = Callable[[Facts], "Choice"]

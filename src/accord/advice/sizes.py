@@ -10,7 +10,8 @@ from functools import cache
 from torch import Tensor
 
 from accord.advice.facts import Facts
-from accord.closed_form.sums import Packing, expected_sums
+from accord.closed_form.packing import Packing
+from accord.closed_form.sums import expected_sums
 from accord.messages import NetHeader
 from accord.nets.net import Net
 

@@ -10,7 +10,7 @@ from accord.core.names import shown, typed
 from accord.messages import NET, Briefing, Upload
 from accord.messages.upload import COUNTED
 
-SUMS = ("feature_sums", "scatter", "scatter_spread")
+SUMS = ("feature_sums", "scatter", "scatter_factor", "scatter_spread")
 
 
 def digest_of_work(upload: Upload, briefing: Briefing) -> str | None:

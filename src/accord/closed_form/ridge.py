@@ -63,7 +63,7 @@ def solve(
         raise AccordError(
             f"the sums of these uploads have no ridge solution for λ = {penalty:.2g}: a scatter "
             "was rounded too much, or no set of images has it. Set a larger `penalty`, or "
-            "`packing: float32` in the recipe."
+            "`packing: factor` or `float32` in the recipe."
         ) from None
     bias = problem.prior - problem.mean @ weights
     variance = problem.corrected(freedom, residual) / weights.shape[1]

@@ -8,25 +8,17 @@ errors are smaller in a scatter about the mean than in one about 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from accord.closed_form.packing import Packing, expected_scatter, packed, rounding, unpacked
 from accord.core.errors import AccordError
 
-Packing = Literal["float32", "float16", "int8"]
-PACKINGS: tuple[Packing, ...] = get_args(Packing)
-STEPS = 127  # the int8 value of a correlation of 1
 NOISE = 1e-9  # × squared mean: the variance of a constant feature after rounding to float32
 TINY = 1e-6  # × squared mean: the rounding error of float32 sums of few images
 CLOSE = 1e-2  # the most that rounding may add to a correlation of 1
 ROWS = 256  # rows of a scatter that are checked at a time
-ROUNDING: dict[torch.dtype, float] = {  # the most by which packing may change a correlation
-    torch.float32: 2**-24,
-    torch.float16: 2**-12,
-    torch.int8: 1 / (2 * STEPS),
-}
 
 
 @dataclass(frozen=True)
@@ -90,53 +82,24 @@ class Sums:
     # --- in a message ------------------------------------------------------------------------
 
     def tensors(self, packing: Packing) -> dict[str, Tensor]:
-        """The sums as tensors of a message.
-
-        With fewer bits, the scatter is first scaled to correlations. Half the bits are enough for
-        weakly correlated features, such as those of a kernel. Features of patches are strongly
-        correlated, so that the rounding error of S is larger than a good λ.
-        """
+        """The sums as tensors of a message."""
         told = {"label_counts": self.counts, "feature_sums": self.sums.float()}
-        upper = _upper(len(self.scatter))
-        if packing == "float32":
-            return {**told, "scatter": self.scatter.masked_select(upper).float()}
-        spread = self.scatter.diagonal().clamp(min=0).sqrt()
-        scale = torch.where(spread > 0, spread, 1.0)
-        packed = (self.scatter / scale / scale[:, None]).masked_select(upper)
-        rounded = packed.half() if packing == "float16" else (packed * STEPS).round().to(torch.int8)
-        return {**told, "scatter_spread": spread.float(), "scatter": rounded}
+        return {**told, **packed(self.scatter, packing)}
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> Sums:
         """The sums of a message that `check_sums` accepted."""
         sums = tensors["feature_sums"].double()
-        width = sums.shape[1]
-        packed = tensors["scatter"].double()
-        if tensors["scatter"].dtype == torch.int8:
-            packed = packed / STEPS
-        scatter = torch.zeros(width, width, dtype=torch.float64)
-        upper = _upper(width)
-        for half in (scatter, scatter.T):
-            half.masked_scatter_(upper, packed)
-        if "scatter_spread" in tensors:
-            spread = tensors["scatter_spread"].double()
-            scatter *= spread * spread[:, None]
-            scatter.diagonal().copy_(spread.square())  # rounded correlations may differ from 1
-        return cls(tensors["label_counts"], sums, scatter)
+        return cls(tensors["label_counts"], sums, unpacked(tensors, sums.shape[1]))
 
 
 def expected_sums(classes: int, width: int, packing: Packing) -> dict[str, Tensor]:
     """Name → a tensor of the right shape and type, for all tensors that an upload must hold."""
-    half = width * (width + 1) // 2
-    kind = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}[packing]
-    found = {
+    return {
         "label_counts": torch.empty(classes, dtype=torch.int64, device="meta"),
         "feature_sums": torch.empty(classes, width, device="meta"),
-        "scatter": torch.empty(half, dtype=kind, device="meta"),
+        **expected_scatter(width, packing),
     }
-    if packing != "float32":
-        found["scatter_spread"] = torch.empty(width, device="meta")
-    return found
 
 
 def check_sums(tensors: dict[str, Tensor], where: str) -> None:
@@ -157,9 +120,10 @@ def check_sums(tensors: dict[str, Tensor], where: str) -> None:
             f"{where}: two features are correlated by more than 1: no set of images has such a "
             "scatter."
         )
-    _check_rank(found, ROUNDING[tensors["scatter"].dtype], where)
+    rounded = rounding(tensors)
+    _check_rank(found, rounded, where)
     # Rounding alone can cause negative eigenvalues of about √d times the error of one entry.
-    slack = CLOSE + 4 * len(variance) ** 0.5 * ROUNDING[tensors["scatter"].dtype]
+    slack = CLOSE + 4 * len(variance) ** 0.5 * rounded
     # The correlations of a constant feature come from float32 rounding errors alone.
     spread = (variance + NOISE * found.total * found.mean.square()).sqrt().clamp(min=1e-150)
     # The scatter is not needed any more, so that no further matrix of its size is made. What is
@@ -174,10 +138,10 @@ def check_sums(tensors: dict[str, Tensor], where: str) -> None:
         )
 
 
-def _check_rank(found: Sums, rounding: float, where: str) -> None:
+def _check_rank(found: Sums, rounded: float, where: str) -> None:
     """n images have at most n − 1 directions about their mean: tr(S) ≤ √(n − 1) ‖S‖_F."""
     trace = float(found.scatter.diagonal().sum())
-    size = float(torch.linalg.matrix_norm(found.scatter)) + 2 * rounding * trace
+    size = float(torch.linalg.matrix_norm(found.scatter)) + 2 * rounded * trace
     noise = TINY * float(found.sums.square().sum()) / max(found.total, 1)
     most = max(found.total - 1, 0) ** 0.5 * size * (1 + CLOSE) + noise
     if trace > most:
@@ -200,8 +164,3 @@ def _within_bounds(scatter: Tensor) -> bool:
 def _between(sums: Sums) -> Tensor:
     """Σ_c n_c (μ_cj − μ_j)² of every feature j, a lower bound of S_jj."""
     return sums.counts.double() @ (sums.means - sums.mean).square()
-
-
-def _upper(width: int) -> Tensor:
-    """Which entries of a symmetric matrix are sent: those of its upper triangle, row by row."""
-    return torch.ones(width, width, dtype=torch.bool).triu_()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from accord.closed_form.sums import Packing
+from accord.closed_form.packing import Packing
 from accord.core.budget import MOST_ROUNDS, Budget
 from accord.core.config import Config
 from accord.core.mergenet import MergeNetConfig

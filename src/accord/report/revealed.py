@@ -17,7 +17,7 @@ def revealed(upload: Upload) -> list[str]:
         f"The client has {upload.header.samples:,} images, of {held} of {len(counts)} classes, and "
         "the exact number of each class."
     ]
-    told += _of_sums(upload) if "scatter" in upload.tensors else _of_net(upload, counts)
+    told += _of_sums(upload) if "feature_sums" in upload.tensors else _of_net(upload, counts)
     if upload.header.telemetry:
         last = upload.header.telemetry[-1]
         keys = [key for key, value in last.items() if key != "epoch" and value is not None]

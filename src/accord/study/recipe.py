@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from accord.closed_form.sums import Packing
+from accord.closed_form.packing import Packing
 from accord.core.config import Config
 from accord.core.parts import make_part
 from accord.fusion.base import Merge, ReferenceRule

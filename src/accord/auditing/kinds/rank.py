@@ -34,7 +34,7 @@ class Rank(Kind):
         self.found: dict[str, tuple[int, int, int]] = {}  # client → claimed, possible, found
 
     def see(self, upload: Upload) -> None:
-        if upload.tensors["scatter"].dtype != torch.float32:
+        if "scatter_spread" in upload.tensors:
             return  # packed scatters are rounded too much
         scatter = Sums.of(upload.tensors).scatter
         width = len(scatter)
