@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from accord.page.entropy import label_entropy
 from accord.page.geometry import geometry_of
 from accord.page.kinds import kinds_of
 from accord.page.parts import Details, Figure, Part, Picture, Section, Table
+from accord.page.sections.exchanges import points
 from accord.page.sections.geometry import geometry
 from accord.page.subject import Subject, read_subject
 from accord.record.folders import TrialFolder
@@ -91,6 +92,41 @@ def test_rounds_are_shown_as_rounds(tmp_path: Path) -> None:
     (figure,) = all_of(found["course"], Figure)
     assert "20.0 % at round 1 to 50.0 % at round 3" in figure.words
     assert texts(all_of(found["course"], Table)[0])[1] == ["2 r", "40.0", "40.0"]
+
+
+def in_exchanges(recipe: str, seed: int, counts: list[int], *accuracies: float) -> dict[str, Any]:
+    """A trial of 1 MB up, 3 MB down and 90 seconds per round; `counts` are its exchanges so far."""
+    found = trial(recipe, seed, over_rounds(*accuracies))
+    for number, (checkpoint, count) in enumerate(zip(found["checkpoints"], counts, strict=True), 1):
+        checkpoint |= {"upload_bytes": 1e6 * number, "download_bytes": 3e6 * number}
+        checkpoint |= {"seconds": 60.0 * number, "server_seconds": 30.0 * number}
+        checkpoint["fusions"]["average"]["exchanges"] = count
+    return found
+
+
+def test_accuracy_over_exchanges_bytes_and_minutes(tmp_path: Path) -> None:
+    # In every exchange two clients train one after the other: the second one's net counts.
+    turns = [
+        in_exchanges("turns", seed, [1, 1, 2, 2], 0.2, 0.3 + seed / 10, 0.5, 0.6 + seed / 10)
+        for seed in (0, 1)
+    ]
+    once = [in_exchanges("once", seed, [1], 0.4) for seed in (0, 1)]
+    found = sections_of(write_run(tmp_path / "run", [*turns, *once]))
+    (figure,) = all_of(found["exchanges"], Figure)
+    assert len(figure.panels) == 3
+    assert all("<svg" in panel.draw("a") for panel in figure.panels)
+    assert "turns (average) 65.0 % after 2 exchanges, 16 MB and 6 minutes" in figure.words
+    assert "once (average) 40.0 % after 1 exchanges, 4 MB and 1.5 minutes" in figure.words
+    subject = subject_of(tmp_path / "run")
+    line = next(line for line in subject.lines if line.recipe == "turns")
+    assert [(one.exchanges, round(one.accuracy, 6)) for one in points(subject, line)] == [
+        (1, 35), (2, 65),
+    ]  # fmt: skip
+
+
+def test_one_exchange_needs_no_figure_over_exchanges(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [in_exchanges("once", 0, [1], 0.4)])
+    assert "exchanges" not in sections_of(run)
 
 
 def test_one_checkpoint_is_no_course(tmp_path: Path) -> None:
