@@ -73,6 +73,7 @@ def test_the_named_sets() -> None:
         "none",
         "reference",
         "upright",
+        "upright-holes",
     ]
     reference = augmentations.get("reference")
     assert reference == Augmentation(
@@ -83,7 +84,15 @@ def test_the_named_sets() -> None:
 
 
 @looped(
-    ("name", "flips"), [("digits", 0), ("upright", 0), ("reference", 1), ("light", 1), ("holes", 1)]
+    ("name", "flips"),
+    [
+        ("digits", 0),
+        ("upright", 0),
+        ("reference", 1),
+        ("light", 1),
+        ("holes", 1),
+        ("upright-holes", 0),
+    ],
 )
 def test_only_some_sets_flip(name: str, flips: int) -> None:
     ramp = torch.linspace(0, 200, 16).byte().view(1, 1, 16, 1).expand(200, 16, 16, 3)

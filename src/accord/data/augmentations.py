@@ -66,6 +66,7 @@ augmentations.register("reference")(
 augmentations.register("upright")(replace(augmentations.get("reference"), flip=0.0))
 augmentations.register("light")(Augmentation(shift=1 / 8, flip=0.5))
 augmentations.register("holes")(replace(augmentations.get("light"), hole=5 / 16))
+augmentations.register("upright-holes")(replace(augmentations.get("holes"), flip=0.0))
 augmentations.register("digits")(
     Augmentation(scale=(0.6, 1.0), jitter=0.8, brightness=0.4, contrast=0.4)
 )
