@@ -1,7 +1,8 @@
-"""SGD for the parameters of a net and of its balances: learning rates, clipping, momentum.
+"""The steps of a net and of its balances: SGD or Muon, learning rates, clipping, momentum.
 
-A step is bit for bit the same as a step of `torch.optim.SGD`. It is written out here because the
-first use of an optimiser of torch loads torch's compiler, which takes one second in every worker.
+A step of SGD is bit for bit the same as a step of `torch.optim.SGD`. It is written out here because
+the first use of an optimiser of torch loads torch's compiler, which takes one second in every
+worker.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from accord.balance import Group
+from accord.client.muon import MuonGroup
 from accord.core.budget import Budget
 
 MOMENTUM = "momentum."
+KERNEL = 4  # dimensions of the kernels of a convolution
 
 
 @dataclass
@@ -46,12 +49,18 @@ class SGDGroup:
 
 
 class Optimiser:
-    """One group for the net, and one without weight decay for each group of a balance."""
+    """One group for the net, and one without weight decay for each group of a balance.
+
+    With `budget.muon`, the kernels of the net's convolutions are a group of their own.
+    """
 
     def __init__(self, net: list[nn.Parameter], groups: list[Group], budget: Budget) -> None:
         self.net, self.groups, self.budget = net, groups, budget
-        own = SGDGroup(net, budget.lr, budget.momentum, budget.weight_decay)
-        self.sgd = [own, *map(self._group, groups)]
+        kernels = [] if budget.muon is None else [p for p in net if p.ndim == KERNEL]
+        others = [p for p in net if all(p is not kernel for kernel in kernels)]
+        own = SGDGroup(others, budget.lr, budget.momentum, budget.weight_decay)
+        muon = [MuonGroup(kernels, budget.muon)] if budget.muon is not None else []
+        self.parts: list[SGDGroup | MuonGroup] = [own, *muon, *map(self._group, groups)]
 
     def _group(self, group: Group) -> SGDGroup:
         momentum = self.budget.momentum if group.momentum == "net" else group.momentum
@@ -60,14 +69,14 @@ class Optimiser:
     @property
     def lr(self) -> float:
         """The net's learning rate in the latest step."""
-        return self.sgd[0].lr
+        return self.parts[0].lr
 
     def begin(self, progress: float, epoch: int = 0) -> None:
         """Sets the learning rates for progress p and clears all gradients, before a step.
 
         `epoch` is the number of finished epochs over all rounds.
         """
-        for group in self.sgd:
+        for group in self.parts:
             group.lr = group.base_lr * self.budget.lr_factor(progress, epoch)
             for parameter in group.parameters:
                 parameter.grad = None
@@ -75,7 +84,7 @@ class Optimiser:
     def finish(self) -> Tensor:
         """Does the step. Returns 1 if clipping changed the net's gradient, else 0."""
         clipped = self._clip()
-        for group in self.sgd:
+        for group in self.parts:
             group.step()
         return clipped
 
@@ -93,7 +102,7 @@ class Optimiser:
 
     def momentum(self) -> dict[str, Tensor]:
         """The existing momentum buffers, by name."""
-        places = ((group, place) for group in self.sgd for place in range(len(group.parameters)))
+        places = ((group, place) for group in self.parts for place in range(len(group.parameters)))
         return {
             f"{MOMENTUM}{index}": group.buffers[place]
             for index, (group, place) in enumerate(places)
@@ -103,7 +112,7 @@ class Optimiser:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Loads the momentum buffers from the tensors of a state."""
         index = 0
-        for group in self.sgd:
+        for group in self.parts:
             for place, parameter in enumerate(group.parameters):
                 buffer = tensors.get(f"{MOMENTUM}{index}")
                 index += 1

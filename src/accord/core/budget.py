@@ -25,6 +25,13 @@ class Budget(Config):
     lr: float = Field(0.05, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.0, ge=0)
+    muon: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="learning rate of Muon for the kernels of convolutions, which keep their "
+        "length; null: SGD for all parameters",
+    )
     schedule: Literal["constant", "linear", "cosine", "multistep"] = Field(
         "constant", description="how the learning rate falls over all local training"
     )

@@ -43,6 +43,10 @@ class Method(Config, ABC):
         """The clients that round `number` asks; None: as the study's section `rounds` says."""
         return None
 
+    def measured(self, number: int) -> bool:  # noqa: ARG002 - most methods measure all rounds
+        """Whether the results are measured after round `number`; after the last one they are."""
+        return True
+
     def with_rounds(self, count: int | None) -> Self:  # noqa: ARG002
         """The method with `count` rounds, if their number can be chosen; None changes nothing."""
         return self

@@ -61,6 +61,13 @@ class InTurn(FromTeacher):
         """The number of rounds of a turn."""
         return -(-self.rounds // self.turns)
 
+    def ends_turn(self, number: int) -> bool:
+        return number % self.turn == 0 or number == self.rounds
+
+    def measured(self, number: int) -> bool:
+        """In the middle of a turn, the net is that of a few clients: one measurement a turn."""
+        return self.ends_turn(number)
+
     def labels_anew(self, number: int) -> bool:
         return self.relabel and number % self.turn == 0
 

@@ -61,10 +61,11 @@ class Scope:
         return any(map(after_advance, self.rules.values()))
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """All checkpoints of all rounds, in order."""
+        """All checkpoints of all rounds that are measured, in order."""
         for one in self.rounds:
-            for epoch in one.epochs:
-                yield Checkpoint(one, epoch)
+            if one is self.rounds[-1] or self.trial.method.measured(one.number):
+                for epoch in one.epochs:
+                    yield Checkpoint(one, epoch)
 
     @property
     def final(self) -> Checkpoint:
