@@ -300,7 +300,8 @@ def test_without_a_least_number_a_failure_fails_the_trial_and_can_be_mended(
         ),
         (
             {"recipes": [{"use": "fedavg", "method": "fedavg", "as": "x"}]},
-            "unknown method 'fedavg'. Known: averaging, from-teacher, in-turn, mergenet",
+            "unknown method 'fedavg'. Known: averaging, from-teacher, in-turn, "
+            "in-turn-from-teacher, mergenet",
         ),
         (
             {"recipes": [{"use": "fedavg", "method": {"count": 0}, "as": "x"}]},

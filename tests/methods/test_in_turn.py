@@ -19,6 +19,7 @@ from accord.fusion.base import Scene
 from accord.fusion.uploads import UploadFiles
 from accord.messages import NET, PUBLIC, Briefing, ServerState, Upload, unprefixed
 from accord.methods.in_turn import MEAN, InTurn
+from accord.methods.in_turn_from_teacher import InTurnFromTeacher
 from accord.model.predictor import Predictor
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
@@ -72,7 +73,7 @@ def test_every_turn_visits_every_client_once_in_another_order() -> None:
 
 
 def test_images_are_labelled_anew_after_each_turn_only() -> None:
-    method = InTurn(merge={"use": "average"}, count=6, turns=2, relabel=True)
+    method = InTurnFromTeacher(merge={"use": "average"}, count=6, turns=2, relabel=True)
     assert [number for number in range(1, 7) if method.labels_anew(number)] == [3, 6]
 
 
@@ -137,13 +138,18 @@ def test_by_files_the_net_is_that_of_the_local_engine(whole: Path, tmp_path: Pat
     assert same(Predictor.load(tmp_path / "model").weights(0), final)
 
 
-def test_exchanges_are_counted_per_client(whole: Path) -> None:
+def test_the_end_of_each_turn_is_measured_with_the_exchanges_of_each_client(whole: Path) -> None:
     rows = sorted(Record(whole).rows(), key=lambda row: row["round"])
+    assert [(row["round"], row["exchanges"]) for row in rows] == [(3, 1), (6, 2)]
     asked = Counter[str]()
-    for row, number in zip(rows, range(1, 7), strict=True):
+    for number in range(1, 7):
         asked.update(read_json(trial(whole).round(number).report)["asked"])
-        assert row["exchanges"] == max(asked.values())
-    assert rows[-1]["exchanges"] == 2
+    assert set(asked.values()) == {2}
+
+
+def test_the_last_round_is_measured_also_where_it_ends_no_whole_turn() -> None:
+    method = InTurn(merge={"use": "average"}, count=7, turns=2)
+    assert [number for number in range(1, 8) if method.measured(number)] == [4, 7]
 
 
 @pytest.mark.parametrize(

@@ -105,12 +105,12 @@ def test_every_shipped_recipe_has_a_method_that_is_registered() -> None:
     found = {name: resolve(name, Path()) for name in shipped()}
     several = {name for name, recipe in found.items() if recipe.several_rounds}
     averaging = {"fedavg", "fedprox", "scaffold", "kd", "public-rounds"}
-    turns = {"public-turns", "unlabelled-turns"}
+    turns = {"turns", "public-turns", "unlabelled-turns"}
     enriching = {n for n in found if n.startswith("mergenet-")} | {"finetune-public"}
     assert several == averaging | enriching | turns
     for recipe in found.values():
         assert recipe.method_name in methods
-        few = {"public-rounds": 4, "public-turns": 20, "unlabelled-turns": 15}
+        few = {"public-rounds": 4, "turns": 20, "public-turns": 20, "unlabelled-turns": 15}
         assert recipe.make_method().rounds == few.get(
             recipe.name, 5 if recipe.name in several else 1
         )

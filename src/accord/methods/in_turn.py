@@ -2,13 +2,10 @@
 
 With strong label skew, clients that start from the same net learn different classes, and the mean
 of their nets keeps only a part of what each has learnt. A net that goes from client to client keeps
-it, as long as no client forgets the classes that it does not hold. This is known as sequential
-federated learning (Li and Lyu, 2023, arXiv:2311.03154).
+more of it. This is known as sequential federated learning (Li and Lyu, 2023, arXiv:2311.03154).
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 from pydantic import Field
@@ -16,24 +13,22 @@ from torch import Tensor
 
 from accord.core.budget import MOST_ROUNDS
 from accord.core.randomness import numpy_generator
-from accord.fusion.average import recalibrated
 from accord.fusion.base import Scene
 from accord.messages import NET, ServerState, prefixed, unprefixed
 from accord.messages.server_state import SERVER
+from accord.methods.averaging import Averaging
 from accord.methods.base import methods
-from accord.methods.from_teacher import FromTeacher, known_images
 
 MEAN = SERVER + "mean."  # the sum of the nets of the last turn so far, divided by their number
 
 
 @methods.register("in-turn")
-class InTurn(FromTeacher):
+class InTurn(Averaging):
     """W_{r+1} = W_{r,k(r)}, and after the last round R the mean of W_r over the last turn.
 
     k(r) visits all clients in a new random order in every turn. The mean over a turn gives every
     client the same weight and removes the noise of the last steps, as stochastic weight averaging
-    does (Izmailov et al., 2018, arXiv:1803.05407). After every round the statistics of batch norm
-    are measured again on the public images, because a client's own classes would distort them.
+    does (Izmailov et al., 2018, arXiv:1803.05407).
     """
 
     count: int = Field(
@@ -48,7 +43,7 @@ class InTurn(FromTeacher):
         ge=1,
         le=MOST_ROUNDS,
         description="the rounds are divided into this number of turns; the nets of the last turn "
-        "are averaged, and public images are labelled anew after each turn",
+        "are averaged",
     )
 
     def chosen(self, clients: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
@@ -61,27 +56,13 @@ class InTurn(FromTeacher):
         """The number of rounds of a turn."""
         return -(-self.rounds // self.turns)
 
-    def ends_turn(self, number: int) -> bool:
+    def measured(self, number: int) -> bool:
+        """In the middle of a turn, the net is that of one client: one measurement a turn."""
         return number % self.turn == 0 or number == self.rounds
 
-    def measured(self, number: int) -> bool:
-        """In the middle of a turn, the net is that of a few clients: one measurement a turn."""
-        return self.ends_turn(number)
-
-    def labels_anew(self, number: int) -> bool:
-        return self.relabel and number % self.turn == 0
-
-    def merged(self, scene: Scene) -> dict[str, Tensor]:
-        found = super().merged(scene)
-        if not len(scene.public):
-            return found
-        return prefixed(NET, recalibrated(unprefixed(NET, found), scene))
-
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
-        scene = replace(scene, public=known_images(state, scene))
         following = super().advance(state, scene)
-        number = scene.briefing.header.round
-        left = self.rounds - number
+        left = self.rounds - scene.briefing.header.round
         if left >= self.turn:
             return following
         share = 1 / min(self.turn, self.rounds)
@@ -97,5 +78,9 @@ class InTurn(FromTeacher):
                 name: (total if net[name].is_floating_point() else total.round()).to(net[name])
                 for name, total in mean.items()
             }
-            changed |= prefixed(NET, recalibrated(whole, scene) if len(scene.public) else whole)
+            changed |= prefixed(NET, self.finished(whole, scene))
         return ServerState(following.header, {**following.tensors, **changed})
+
+    def finished(self, net: dict[str, Tensor], scene: Scene) -> dict[str, Tensor]:  # noqa: ARG002
+        """The net of the result, from the mean over the last turn."""
+        return net
