@@ -153,7 +153,7 @@ def test_own_images_and_the_function(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_budget_is_the_recipe_s_unless_the_command_says_otherwise(file: Path) -> None:
     (own,) = teacher_study(file).setups
-    assert (own.budget.epochs, own.budget.batch, own.budget.lr) == (70, 64, 0.1)
+    assert (own.budget.epochs, own.budget.batch, own.budget.lr) == (70, 128, 0.1)
     changes = ["budget.lr=0.01", "budget.epochs=9"]
     (changed,) = teacher_study(file, changes).setups
     assert (changed.budget.epochs, changed.budget.lr) == (9, 0.01)

@@ -70,6 +70,6 @@ def test_a_hundred_classes_gain_from_every_exchange(tmp_path: Path) -> None:
     assert not found.failures
     rows = {(row["recipe"], int(row["round"])): row for row in found.rows}
     first, last, sums = rows["turns", 3], rows["turns", 6], rows["sums", 7]
-    assert float(last["accuracy"]) > float(first["accuracy"]) + 0.05
+    assert float(last["accuracy"]) > float(first["accuracy"]) + 0.02
     assert float(sums["accuracy"]) > float(last["accuracy"])
     assert 0 <= float(sums["ece"]) < 0.2
