@@ -29,8 +29,8 @@ def _share(backbone: str) -> Figure:
             "data": {**random_images(folder, train=BATCH * STEPS, test=10), "augment": "holes"},
             "partition": {"scheme": "iid", "clients": 1},
             "net": {"backbone": backbone},
-            "budget": {"epochs": 10, "batch": BATCH, "clip": None},
-            # The loss of public-turns, without its teacher.
+            "budget": {"epochs": 10, "batch": BATCH, "clip": None, "muon": 0.07},
+            # The loss and the optimiser of public-turns, without its teacher.
             "recipes": [
                 {
                     "use": "ce-ensemble",

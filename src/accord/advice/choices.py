@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.advice.facts import Facts
-from accord.advice.sizes import LANDMARKS, allowed, most_features, net_bytes, sums_bytes
+from accord.advice.sizes import (
+    LANDMARKS,
+    allowed,
+    map_width,
+    most_features,
+    net_bytes,
+    sums_bytes,
+)
 from accord.closed_form.packing import Packing
 
 Spec = dict[str, Any]
@@ -15,7 +22,8 @@ Maker = Callable[[Facts], "Choice"]
 PER_ROW = 16  # features for each row of both dictionaries: two patch sizes, ±, a grid of 2×2
 MOST_ROUNDS = 20  # as in studies/rounds.yaml
 SHORT, LONG, ON_GPU = 10, 20, 100  # local epochs
-VISITS, VISIT_EPOCHS, VISIT_LANDMARKS = 4, 2, 2_000  # of few-rounds-public
+VISITS, VISIT_LANDMARKS = 4, 1_800  # of few-rounds-public and few-rounds-unlabelled
+VISIT_EPOCHS = {"public-turns": 2, "unlabelled-turns": 2, "turns": 3}
 FEW_IMAGES = 5_000  # up to here, LONG epochs
 
 
@@ -144,27 +152,50 @@ def rounds(recipe: str, factor: int) -> Maker:
 
 def visited_net(facts: Facts) -> Choice:
     """public-turns: one net visits every client four times."""
-    backbone = facts.backbone or "white7"
+    return _visited(facts, "public-turns", VISITS, "white7-wide")
+
+
+def _visited(facts: Facts, recipe: str, visits: int, backbone: str) -> Choice:
+    backbone, epochs = facts.backbone or backbone, VISIT_EPOCHS[recipe]
     return Choice(
-        "public-turns",
+        recipe,
         "server",
-        VISITS * net_bytes(facts, backbone, VISIT_EPOCHS),
-        rounds=VISITS,
-        epochs=VISIT_EPOCHS,
+        visits * net_bytes(facts, backbone, epochs),
+        rounds=visits,
+        epochs=epochs,
         backbone=backbone,
-        count=VISITS * len(facts.clients),
+        count=visits * len(facts.clients),
     )
 
 
 def visits(facts: Facts) -> Choice:
     """few-rounds-public: the same, and then clients send sums of the features of this net."""
-    net = visited_net(facts)
+    return _with_sums(facts, "few-rounds-public", visited_net(facts), VISIT_LANDMARKS, "float32")
+
+
+def unlabelled_visits(facts: Facts) -> Choice:
+    """few-rounds-unlabelled: first the sums of closed-form-public, then three visits and sums."""
+    net = _visited(facts, "unlabelled-turns", VISITS - 1, "white7-wide")
+    found = _with_sums(facts, "few-rounds-unlabelled", net, VISIT_LANDMARKS, "float32")
+    first = sums_bytes(facts, LANDMARKS, "float16")
+    return replace(found, upload=found.upload + first, features=LANDMARKS, rounds=found.rounds + 1)
+
+
+def turns(facts: Facts) -> Choice:
+    """few-rounds: four visits of one net, without public images, and sums."""
+    net = _visited(facts, "turns", VISITS, "white7")
+    width = map_width(facts, "few-rounds", net.backbone or "white7")
+    return _with_sums(facts, "few-rounds", net, width, "factor")
+
+
+def _with_sums(facts: Facts, recipe: str, net: Choice, width: int, packing: Packing) -> Choice:
+    """The recipe that ends with sums of the features of the net of `net`."""
     return replace(
         net,
-        entry="few-rounds-public",
+        entry=recipe,
         fusion="ridge",
-        upload=net.upload + sums_bytes(facts, VISIT_LANDMARKS, "float32"),
-        features=VISIT_LANDMARKS,
+        upload=net.upload + sums_bytes(facts, width, packing),
+        features=width,
         rounds=net.rounds + 1,
     )
 

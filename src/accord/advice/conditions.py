@@ -35,11 +35,12 @@ def can_train(facts: Facts) -> bool:
     return several_parts(facts) and (facts.median >= TRAINABLE or facts.private)
 
 
-def visitable(facts: Facts, public: int) -> bool:
+def visitable(facts: Facts, public: int = 0) -> bool:
     """Whether one net can visit all clients in turn, and there are so many public images."""
-    return facts.public >= public and len(facts.clients) <= MOST_VISITED
+    return facts.public >= public and 2 <= len(facts.clients) <= MOST_VISITED
 
 
 CLOSED_FORM, FUSION, ROUND_PAGE = "docs/closed-form.md", "docs/fusion.md", "docs/rounds.md"
+PRIVATE_EXCHANGES_STUDY = "studies/few-exchanges-private.yaml"
 PUBLIC_STUDY, FUSIONS_STUDY = "studies/closed-form-public.yaml", "studies/fusions.yaml"
 EXCHANGES, EXCHANGES_STUDY = "docs/few-exchanges.md", "studies/few-exchanges.yaml"

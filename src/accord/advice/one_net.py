@@ -22,7 +22,7 @@ ONE_NET = (
     Rule(
         have="`--one-net`, labelled public images (1,000 or more) and four exchanges; at most 20 "
         "clients",
-        use="`public-turns`, server; white7",
+        use="`public-turns`, server; white7-wide",
         why="One net learns from every client in turn, together with the public images, so that it "
         "forgets no class.",
         evidence=Evidence(

@@ -6,14 +6,20 @@ A size is never smaller than that of a real upload; the headers are estimated ge
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from accord.advice.facts import Facts
 from accord.closed_form.packing import Packing
 from accord.closed_form.sums import expected_sums
 from accord.messages import NetHeader
+from accord.nets.maps.base import Around
 from accord.nets.net import Net
+from accord.nets.settings import NetConfig
+from accord.study.recipe import ClosedFormRecipe
+from accord.study.resolve import resolve
 
 HEADER = 2_000  # bytes of an upload's header without the telemetry of epochs
 TENSOR = 150  # bytes that describe one tensor
@@ -39,6 +45,16 @@ def _net(backbone: str, channels: int, classes: int) -> int:
     width = net.encoder.width
     statistics = 4 * (3 * width + classes * width + 4 * classes) + 8 * classes
     return _bytes(net.state_dict()) + statistics
+
+
+def map_width(facts: Facts, recipe: str, backbone: str) -> int:
+    """The number of features of a recipe that stands on nets with this `backbone`."""
+    found = resolve(recipe, Path())
+    if not isinstance(found, ClosedFormRecipe):
+        raise TypeError(f"{recipe} has no map")
+    around = Around(NetConfig(backbone=backbone), facts.side)
+    with torch.device("meta"):
+        return found.map.settled(around, flips=False).width(facts.channels)
 
 
 def _bytes(tensors: dict[str, Tensor]) -> int:
