@@ -172,3 +172,5 @@ def test_advice_names_the_rules_and_what_is_left_to_try() -> None:
 
 def test_advice_without_alignment_or_with_a_clip_is_shorter() -> None:
     assert advice(Budget(lr=0.1, clip=1.0), {}) == "(balance none, lr 0.1). Lower budget.lr."
+    both = "(balance none, lr 0.1, Muon 0.05). Lower budget.lr or budget.muon."
+    assert advice(Budget(lr=0.1, clip=1.0, muon=0.05), {}) == both

@@ -64,12 +64,12 @@ def trouble(event: Event, before: Sequence[Event]) -> str | None:
 def advice(budget: Budget, align: Mapping[str, Any]) -> str:
     """The balance and learning rate of a training that failed, and what usually helps."""
     rules = ", ".join(f"{spec['balance']['use']} of {name}" for name, spec in align.items())
-    ways = ["Lower budget.lr"]
+    ways = ["Lower budget.lr" if budget.muon is None else "Lower budget.lr or budget.muon"]
     if not budget.clip:
         ways.append("set budget.clip")
     if align:
         ways.append("lower λ or choose another balance")
-    return f"(balance {rules or 'none'}, lr {budget.lr}). {', or '.join(ways)}."
+    return f"(balance {rules or 'none'}, {budget.rates}). {', or '.join(ways)}."
 
 
 def _telling(event: Event) -> Event:

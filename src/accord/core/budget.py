@@ -82,6 +82,11 @@ class Budget(Config):
             raise ValueError(f"expected milestones in rising order; found {list(self.milestones)}")
         return self
 
+    @property
+    def rates(self) -> str:
+        """The learning rates in words."""
+        return f"lr {self.lr:g}" + ("" if self.muon is None else f", Muon {self.muon:g}")
+
     def lr_factor(self, progress: float, epoch: int) -> float:
         """The factor of the learning rate at progress p, after `epoch` epochs of all rounds.
 

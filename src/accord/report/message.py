@@ -134,7 +134,7 @@ def _briefing(message: Briefing) -> Facts:
     else:
         told["clients"] = (
             f"train {header.net.backbone} ({header.net.norm} norm, head {header.net.head}) for "
-            f"{budget.epochs} epochs, batch {budget.batch}, lr {budget.lr:g}"
+            f"{budget.epochs} epochs, batch {budget.batch}, {budget.rates}"
         )
         told["local loss"] = ", ".join(asked.objective) or "none"
         if asked.align:
