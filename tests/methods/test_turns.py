@@ -10,9 +10,11 @@ import pytest
 import torch
 
 import accord
-from accord.messages import NET, Briefing, ServerState, Upload, unprefixed
+from accord.messages import MAP, NET, Briefing, ServerState, Upload, unprefixed
+from accord.model.predictor import Predictor
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from federation.test_exchange import images
 from tests_support import same
 
 Raw = dict[str, Any]
@@ -111,3 +113,46 @@ def test_public_images_of_the_server_are_not_used(tmp_path: Path) -> None:
         assert same(unprefixed(NET, briefings[1].tensors), sent)
     first, second = (unprefixed(NET, briefings[0].tensors) for briefings, _ in finals)
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_by_files_all_five_exchanges_give_the_same_model(whole: Path, tmp_path: Path) -> None:
+    """The net goes from client to client as files, and then they send sums of its features."""
+    asked = study(0.05)
+    turns, sums, _ = asked["recipes"]
+    briefing = accord.brief(
+        {**asked, "recipes": [turns]}, tmp_path / "1", record=tmp_path / "made", workers=1
+    ).path
+    clients, keep = images(whole, tmp_path / "images"), tmp_path / "keep"
+    folder = trial(whole, "turns")
+    for number in range(1, 7):
+        (path,) = (folder.round(number).path / "uploads").iterdir()
+        name = Upload.load(path).header.client
+        sent = tmp_path / f"sent-{number}"
+        accord.answer(briefing, clients[name], name, keep=keep).save(sent)
+        assert same(Upload.load(sent).tensors, Upload.load(path).tensors), number
+        if number < 6:
+            found = accord.fuse_files(
+                briefing, [sent], [], following=tmp_path / str(number + 1), clients=3
+            )
+            assert found.following is not None
+            briefing = found.following.path
+    accord.fuse_files(briefing, [sent], [], save=tmp_path / "net")
+    last = accord.brief(
+        {**asked, "recipes": [turns, sums]},
+        tmp_path / "last",
+        start_from=tmp_path / "net",
+        record=tmp_path / "above",
+        workers=1,
+    ).path
+    above = trial(whole, "sums")
+    assert same(
+        unprefixed(MAP, Briefing.load(last).tensors),
+        unprefixed(MAP, Briefing.load(above.briefing).tensors),
+    )
+    answers = [tmp_path / f"sums-{name}" for name in clients]
+    for name, path in zip(clients, answers, strict=True):
+        accord.answer(last, clients[name], name).save(path)
+    accord.fuse_files(last, answers, [], save=tmp_path / "model")
+    accord.fuse(whole, ["ridge"], trial=above.id, workers=1, quiet=True, save=tmp_path / "local")
+    by_files, local = (Predictor.load(tmp_path / name).weights(0) for name in ("model", "local"))
+    assert same(by_files, local)
