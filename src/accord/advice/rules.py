@@ -31,7 +31,7 @@ from accord.advice.sizes import LANDMARKS, LARGE, SMALL
 
 RULES = (
     Rule(
-        have="public images with labels, 2,000 or more; at most 20 clients; five exchanges or more",
+        have="public images with labels, 1,800 or more; at most 20 clients; five exchanges or more",
         use="`few-rounds-public`, ridge; white7-wide",
         why="One net learns from every client in turn, together with the public images, so that it "
         "forgets no class. At the end, clients send sums of its features, once.",
