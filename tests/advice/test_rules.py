@@ -45,7 +45,7 @@ CASES: list[tuple[str, Facts, str, str, str]] = [
      "closed-form-public", "closed-form", "figures above"),
     ("public images without labels and exchanges",
      even(5, 9_000, public=5_000, labelled=False, exchanges=5),
-     "few-rounds-unlabelled", "closed-form-public", "figures above"),
+     "few-rounds", "closed-form-public", "figures above"),
     ("exchanges and many images", even(5, 9_000, exchanges=5), "few-rounds", "closed-form",
      "figures above"),
     ("exchanges and many images of many clients", even(21, 9_000, exchanges=5), "closed-form",
@@ -178,22 +178,13 @@ def size_of(facts: Facts, choice: Choice) -> int:
     around = Around(NetConfig(backbone=choice.backbone or "white7"), facts.side)
     width = recipe.map.settled(around, flips=True).width(facts.channels)
     number = {"float32": 4, "float16": 2, "factor": 2}[recipe.packing]
-    sums = sums_size(facts, width, number)
-    if choice.recipe == "few-rounds-unlabelled":  # it begins with the sums of closed-form-public
-        assert choice.features == 4_700 > width
-        sums += sums_size(facts, 4_700, 2)
-    else:
-        assert choice.features == width
+    assert choice.features == width
     visits = 0
     if choice.count is not None:
         assert choice.backbone is not None
         count = choice.count // len(facts.clients)
         visits = count * (net_bytes(facts, choice.backbone, 0) - 2_000)
-    return visits + sums
-
-
-def sums_size(facts: Facts, width: int, number: int) -> int:
-    return width * (width + 1) // 2 * number + 4 * width * len(facts.classes)
+    return visits + width * (width + 1) // 2 * number + 4 * width * len(facts.classes)
 
 
 @settings(max_examples=150, deadline=None)

@@ -40,6 +40,12 @@ def visitable(facts: Facts, public: int = 0) -> bool:
     return facts.public >= public and 2 <= len(facts.clients) <= MOST_VISITED
 
 
+def taught(facts: Facts) -> bool:
+    """Whether a net that visits all clients can learn from labelled public images as well."""
+    several = several_parts(facts) and facts.labelled
+    return several and visitable(facts, make.VISIT_LANDMARKS)
+
+
 CLOSED_FORM, FUSION, ROUND_PAGE = "docs/closed-form.md", "docs/fusion.md", "docs/rounds.md"
 PRIVATE_EXCHANGES_STUDY = "studies/few-exchanges-private.yaml"
 PUBLIC_STUDY, FUSIONS_STUDY = "studies/closed-form-public.yaml", "studies/fusions.yaml"
