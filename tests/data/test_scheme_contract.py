@@ -110,7 +110,7 @@ def test_every_partition_is_exact(
     counts = [np.bincount(labels[part], minlength=CLASSES) for part in found.indices]
     np.testing.assert_array_equal(found.label_counts, counts)
     everything, pool = np.concatenate(found.indices), pool_of(labels, columns)
-    expected = scheme.expected_clients(pool)
+    expected = scheme.expected_clients
     assert expected is None or len(found.indices) == expected
     if scheme.disjoint:
         assert len(np.unique(everything)) == len(everything)

@@ -14,6 +14,7 @@ import accord
 from accord.client.studied import public_images
 from accord.core.errors import AccordError
 from accord.core.files import read_json
+from accord.federation.plan import Plan
 from accord.fusion.average import recalibrated
 from accord.fusion.base import Scene
 from accord.fusion.uploads import UploadFiles
@@ -23,6 +24,7 @@ from accord.methods.in_turn_from_teacher import InTurnFromTeacher
 from accord.model.predictor import Predictor
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from accord.study.study import load_study
 from federation.test_exchange import images
 from tests_support import same
 
@@ -30,7 +32,7 @@ Raw = dict[str, Any]
 CLIENTS = ("a", "b", "c")
 
 
-def study(rounds: int, **changes: Any) -> Raw:
+def study(**changes: Any) -> Raw:
     turns = {
         "use": "public-turns",
         "as": "turns",
@@ -42,7 +44,6 @@ def study(rounds: int, **changes: Any) -> Raw:
         "data": {"name": "digits", "train_limit": 200, "test_limit": 60, "public": 0.2},
         "partition": {"alpha": 0.1, "clients": 3},
         "net": {"backbone": "conv4"},
-        "rounds": {"count": rounds},
         "teacher": {"epochs": 1},
         "recipes": [turns],
         "references": False,
@@ -58,7 +59,7 @@ def trial(out: Path) -> TrialFolder:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("turns") / "run"
-    found = accord.run(study(6, keep_checkpoints=True), out=out, workers=1, quiet=True)
+    found = accord.run(study(keep_checkpoints=True), out=out, workers=1, quiet=True)
     assert not found.failures
     return out
 
@@ -118,7 +119,7 @@ def test_its_batch_norms_have_the_statistics_of_the_public_images(whole: Path) -
 
 def test_by_files_the_net_is_that_of_the_local_engine(whole: Path, tmp_path: Path) -> None:
     """Every briefing goes to the client whose turn it is, and its upload makes the next one."""
-    asked = study(6, keep_checkpoints=True)
+    asked = study(keep_checkpoints=True)
     at = accord.brief(asked, tmp_path / "b1.safetensors", record=tmp_path / "made", workers=1)
     clients = images(whole, tmp_path / "images")
     for number in range(1, 7):
@@ -155,12 +156,60 @@ def test_the_last_round_is_measured_also_where_it_ends_no_whole_turn() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rounds": {"count": 2}}, "rounds.count: expected at least 3 rounds, one for each client"),
-        ({"rounds": {"count": 3, "fraction": 0.5}}, "asks one client in each round. Remove rounds"),
-        ({"rounds": {"count": 3, "min_fit_clients": 2}}, "asks one client in each round. Remove"),
+        ({"rounds": {"count": 3}}, "expected a multiple of 6, because each round asks one of 3"),
+        ({"rounds": {"count": 9}}, "2 turns of equal length; found 9. Remove rounds.count"),
+        ({"rounds": {"fraction": 0.5}}, "asks one client in each round. Remove rounds"),
+        ({"rounds": {"min_fit_clients": 2}}, "asks one client in each round. Remove"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes: Raw, message: str, tmp_path: Path) -> None:
     with pytest.raises(AccordError, match=message):
-        accord.run(study(3) | changes, out=tmp_path / "run", workers=1, quiet=True)
+        accord.run(study(**changes), out=tmp_path / "run", workers=1, quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_every_number_of_clients_has_whole_turns() -> None:
+    """The number of rounds follows from it; a trial on pooled images counts turns only."""
+    for clients in (1, 2, 5):
+        asked = study(partition={"scheme": "iid", "clients": clients})
+        turns = {**asked["recipes"][0], "use": "turns"}
+        asked["recipes"] = [turns, {**turns, "use": "turns", "pooled": True, "as": "pooled"}]
+        plan = Plan(load_study(asked), None, lambda _: None)
+        one, pooled = plan.trials
+        assert one.method.rounds == one.setup.rounds.count == 2 * clients
+        assert (pooled.method.rounds, pooled.setup.budget.epochs) == (1, 2)
+        plan.check()
+
+
+def test_no_client_can_be_left_out_of_turns(whole: Path) -> None:
+    with pytest.raises(AccordError, match="each client has trained the net of the one before"):
+        accord.fuse(whole, ["server"], without=["1"], workers=1, quiet=True)
+
+
+def test_by_files_a_round_takes_one_upload_and_tells_of_a_client_asked_twice(
+    whole: Path, tmp_path: Path
+) -> None:
+    at = accord.brief(study(), tmp_path / "b1.safetensors", record=tmp_path / "made", workers=1)
+    clients = images(whole, tmp_path / "images")
+    first, second = list(clients)[:2]
+    sent = {name: tmp_path / f"sent-{name}.safetensors" for name in (first, second)}
+    for name, path in sent.items():
+        accord.answer(at.path, clients[name], name).save(path)
+    following, told = tmp_path / "b2.safetensors", list[str]()
+    with pytest.raises(AccordError, match=r"expected one upload, because .* asks one client"):
+        accord.fuse_files(at.path, list(sent.values()), [], following=following)
+    found = accord.fuse_files(at.path, [sent[first]], [], following=following, tell=told.append)
+    assert found.following is not None
+    assert not [line for line in told if "turn" in line]
+    again = tmp_path / "again.safetensors"
+    accord.answer(found.following.path, clients[first], first).save(again)
+    accord.fuse_files(
+        found.following.path, [again], [], following=tmp_path / "b3.safetensors", tell=told.append
+    )
+    assert [line for line in told if "has answered before in turn 1 of 2" in line]
+
+
+def test_by_files_the_study_must_tell_the_number_of_clients(tmp_path: Path) -> None:
+    asked = study(partition={"scheme": "sites"})
+    with pytest.raises(AccordError, match=r"Set rounds\.count to their number times 2"):
+        accord.brief(asked, tmp_path / "b1.safetensors", record=tmp_path / "made", workers=1)

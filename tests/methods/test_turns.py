@@ -31,7 +31,6 @@ def study(alpha: float, **data: Any) -> Raw:
         "data": {"name": "digits", "train_limit": 600, "test_limit": 200, **data},
         "partition": {"alpha": alpha, "clients": 3},
         "net": {"backbone": "conv4"},
-        "rounds": {"count": 6},
         "recipes": [
             {**turns, "as": "turns"},
             {"use": "few-rounds", "map": {"blocks": blocks}, "as": "sums"},
@@ -102,7 +101,7 @@ def test_public_images_of_the_server_are_not_used(tmp_path: Path) -> None:
     for name, extra in (("without", {}), ("with", {"public": 0.2})):
         asked = study(10.0, **extra)
         asked["data"] |= {"train_limit": 250 if extra else 200}
-        asked |= {"recipes": asked["recipes"][:1], "rounds": {"count": 3}}
+        asked["recipes"] = [{**asked["recipes"][0], "method": {"turns": 1}}]
         out = tmp_path / name
         accord.run(asked, out=out, workers=1, quiet=True)
         folder = trial(out, "turns")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from accord.core.config import Config
 from accord.core.schedules import falling
@@ -81,6 +87,12 @@ class Budget(Config):
         if list(self.milestones) != sorted(set(self.milestones)):
             raise ValueError(f"expected milestones in rising order; found {list(self.milestones)}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _only_what_is_used(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out Muon if it is not used, so that it changes no other briefing and no record."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "muon" or value is not None}
 
     @property
     def rates(self) -> str:

@@ -148,7 +148,7 @@ def _check_possible(pool: Pool, scheme: Scheme) -> None:
     """Refuses settings for which no draw can succeed."""
     if pool.size == 0:
         raise AccordError("expected images for the clients, found none.")
-    clients = scheme.expected_clients(pool)
+    clients = scheme.expected_clients
     if clients is None:
         return
     if clients > pool.size:

@@ -47,7 +47,7 @@ from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.study.coordinates import readable_name
 from accord.study.recipe import TrainingRecipe
-from accord.study.study import Study, Trial, distinct, leaving_out
+from accord.study.study import Study, Trial, distinct, leaving_out, with_rounds_for
 from accord.trackers.tracking import check_names
 
 Tell = Callable[[str], None]
@@ -121,7 +121,12 @@ class Plan:
     @cached_property
     def trials(self) -> list[Trial]:
         """The trials of the study; `partition.leave_out: each` makes one trial per client."""
-        return distinct(found for trial in self.study.trials() for found in self._expanded(trial))
+        expanded = (found for trial in self.study.trials() for found in self._expanded(trial))
+        return distinct(self._with_rounds(trial) for trial in expanded)
+
+    def _with_rounds(self, trial: Trial) -> Trial:
+        """The trial with its number of rounds, which can depend on the number of clients."""
+        return with_rounds_for(trial, len(self.allocation(trial)[1].partition.names))
 
     def _expanded(self, trial: Trial) -> Iterator[Trial]:
         scheme = trial.setup.partition

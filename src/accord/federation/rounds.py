@@ -286,16 +286,12 @@ def check_rounds(trial: Trial, clients: int, min_clients: int | None = None) -> 
 def _check_turns(trial: Trial, clients: int) -> None:
     """Refuses settings of a method that chooses the clients of each round itself."""
     method, settings = trial.method, trial.setup.rounds
-    if method.chosen(("client",), trial.seed, 1) is None:
+    if trial.recipe.pooled or not method.one_by_one:
         return
     if settings.fraction < 1 or (settings.min_fit_clients or 1) > 1:
         raise AccordError(
             f"the method {trial.recipe.method_name} asks one client in each round. Remove "
             "rounds.fraction and rounds.min_fit_clients, or use another method."
         )
-    if method.rounds < clients:
-        raise AccordError(
-            f"rounds.count: expected at least {clients} rounds, one for each client, because the "
-            f"method {trial.recipe.method_name} asks one client in each round; found "
-            f"{method.rounds}."
-        )
+    if clients:  # with files, it is not known which clients there are
+        method.require_clients(clients)

@@ -39,6 +39,14 @@ class Method(Config, ABC):
     def advance(self, state: ServerState, scene: Scene) -> ServerState:
         """The state of the next round, from the uploads of this round (`scene.uploads`)."""
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each round asks one client, which `chosen` names."""
+        return False
+
+    def require_clients(self, clients: int) -> None:
+        """Raises AccordError if the number of rounds does not suit this number of clients."""
+
     def chosen(self, clients: tuple[str, ...], seed: int, number: int) -> tuple[str, ...] | None:  # noqa: ARG002
         """The clients that round `number` asks; None: as the study's section `rounds` says."""
         return None
@@ -46,6 +54,15 @@ class Method(Config, ABC):
     def measured(self, number: int) -> bool:  # noqa: ARG002 - most methods measure all rounds
         """Whether the results are measured after round `number`; after the last one they are."""
         return True
+
+    @property
+    def open_rounds(self) -> bool:
+        """Whether the number of rounds depends on the number of clients (`rounds_for`)."""
+        return False
+
+    def rounds_for(self, clients: int) -> int:  # noqa: ARG002 - most methods ask all clients
+        """The number of rounds with this number of clients."""
+        return self.rounds
 
     def with_rounds(self, count: int | None) -> Self:  # noqa: ARG002
         """The method with `count` rounds, if their number can be chosen; None changes nothing."""

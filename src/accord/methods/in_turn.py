@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from accord.core.budget import MOST_ROUNDS
+from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
 from accord.fusion.base import Scene
 from accord.messages import NET, ServerState, prefixed, unprefixed
@@ -32,19 +33,38 @@ class InTurn(Averaging):
     """
 
     count: int = Field(
-        20,
-        ge=1,
+        0,
+        ge=0,
         le=MOST_ROUNDS,
         description="number of rounds, in each of which one client trains; the study's "
-        "rounds.count replaces it. With K clients, K·turns rounds give every client `turns` visits",
+        "rounds.count replaces it. 0: turns · K with K clients, one visit to each in every turn",
     )
     turns: int = Field(
         4,
         ge=1,
         le=MOST_ROUNDS,
-        description="the rounds are divided into this number of turns; the nets of the last turn "
-        "are averaged",
+        description="the rounds are divided into this number of turns of equal length; the nets of "
+        "the last turn are averaged",
     )
+
+    @property
+    def one_by_one(self) -> bool:
+        return True
+
+    @property
+    def open_rounds(self) -> bool:
+        return not self.count
+
+    def rounds_for(self, clients: int) -> int:
+        return self.count or self.turns * clients
+
+    def require_clients(self, clients: int) -> None:
+        if self.rounds % (self.turns * clients):
+            raise AccordError(
+                f"rounds.count: expected a multiple of {self.turns * clients}, because each round "
+                f"asks one of {clients} clients, and the method has {self.turns} turns of equal "
+                f"length; found {self.rounds}. Remove rounds.count, or change method.turns."
+            )
 
     def chosen(self, clients: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
         turn, place = divmod(number - 1, len(clients))
@@ -65,7 +85,7 @@ class InTurn(Averaging):
         left = self.rounds - scene.briefing.header.round
         if left >= self.turn:
             return following
-        share = 1 / min(self.turn, self.rounds)
+        share = 1 / self.turn
         net = unprefixed(NET, following.tensors)
         before = unprefixed(MEAN, state.tensors)
         mean = {

@@ -64,11 +64,16 @@ def budget_for(recipe: Recipe, budget: Budget) -> Budget:
 
 
 def _rounds_for(recipe: Recipe, rounds: RoundsConfig) -> RoundsConfig:
-    """The rounds of one recipe: the defaults if it is one-shot, else with the number filled in."""
+    """The rounds of one recipe: the defaults if it is one-shot, else with the number filled in.
+
+    If the number depends on the number of clients, it is filled in when that is known.
+    """
     method = recipe.make_method().with_rounds(rounds.count)
     if not recipe.several_rounds:
         return RoundsConfig()
-    return rounds.model_copy(update={"count": method.rounds})
+    if recipe.pooled:
+        return rounds.model_copy(update={"count": method.rounds_for(1)})
+    return rounds if method.open_rounds else rounds.model_copy(update={"count": method.rounds})
 
 
 def _teaching_for(recipe: Recipe, setup: Setup) -> dict[str, Config]:

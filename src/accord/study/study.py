@@ -140,6 +140,15 @@ def leaving_out(trial: Trial, site: str | None) -> Trial:
     return replace(trial, setup=setup, before=before)
 
 
+def with_rounds_for(trial: Trial, clients: int) -> Trial:
+    """The trial with its number of rounds, if it depends on the number of clients."""
+    before = None if trial.before is None else with_rounds_for(trial.before, clients)
+    rounds = trial.setup.rounds
+    if trial.method.open_rounds:
+        rounds = rounds.model_copy(update={"count": trial.method.rounds_for(clients)})
+    return replace(trial, setup=trial.setup.model_copy(update={"rounds": rounds}), before=before)
+
+
 def load_study(source: Path | str | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:
     """The study in a YAML file or a mapping, with dotted `key=value` overrides."""
     return check_study(*read_study(source, overrides))

@@ -84,7 +84,8 @@ class Scheme(Config, ABC):
     def draw(self, pool: Pool, rng: Generator) -> list[Indices]:
         """The positions of each client, in any order."""
 
-    def expected_clients(self, pool: Pool) -> int | None:  # noqa: ARG002
+    @property
+    def expected_clients(self) -> int | None:
         """The number of clients; None if it depends on the data."""
         return None
 
@@ -122,7 +123,8 @@ class Counted(Scheme):
 
     clients: int = Field(5, ge=1, le=MOST_CLIENTS, description="number of clients")
 
-    def expected_clients(self, pool: Pool) -> int | None:  # noqa: ARG002
+    @property
+    def expected_clients(self) -> int | None:
         return self.clients
 
 

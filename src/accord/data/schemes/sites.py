@@ -30,6 +30,10 @@ class Sites(Scheme):
     )
 
     @property
+    def expected_clients(self) -> int | None:
+        return len(self.names) or None
+
+    @property
     def reads_sites(self) -> bool:
         return self.folders
 

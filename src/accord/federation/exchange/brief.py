@@ -120,6 +120,20 @@ def refuse_to_brief(out: Path, option: str = "--out") -> None:
 # --- the trial -------------------------------------------------------------------------------
 
 
+def _rounds(trial: Trial) -> int | None:
+    """The number of rounds; with turns it depends on the number of clients that the study names."""
+    method, clients = trial.method, trial.setup.partition.expected_clients
+    if not method.open_rounds:
+        return trial.setup.rounds.count
+    if clients is None:
+        raise AccordError(
+            f"the method {trial.recipe.method_name} asks one client in each round, and the study "
+            f"does not say how many clients there are. Set rounds.count to their number times "
+            f"{method.rounds_for(1)}."
+        )
+    return method.rounds_for(clients)
+
+
 def only_trial(study: Study) -> Trial:
     """The only trial of a study that clients take part in. The partition does not matter.
 
@@ -134,7 +148,7 @@ def only_trial(study: Study) -> Trial:
             isinstance(f.rule, ReferenceRule) for f in trial.recipe.fusion
         )
         if not reference:
-            count = RoundsConfig(count=trial.setup.rounds.count)  # who answers is up to people
+            count = RoundsConfig(count=_rounds(trial))  # who answers is up to people
             sites = SITES.model_copy(update={"folders": trial.setup.partition.reads_sites})
             data = trial.setup.data.model_copy(update={"test_per_client": 0.0})  # up to clients
             alike = {"data": data, "partition": sites, "shift": NO_SHIFT, "attack": NO_ATTACK}

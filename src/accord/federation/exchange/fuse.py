@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from accord.data.raw import Progress
 from accord.federation.answering import labelled_images
 from accord.federation.exchange.brief import Written, refuse_to_brief, server_file, write_round
 from accord.federation.exchange.inbox import Inbox, read_inbox
+from accord.federation.exchange.turn import check_turn
 from accord.federation.fuse_again import read_fusion
 from accord.federation.measuring.scope import after_advance
 from accord.federation.modelling import model_of
@@ -31,13 +33,16 @@ from accord.fusion.base import Merge, ReferenceRule, Scene
 from accord.fusion.evaluate import run_net
 from accord.fusion.named import NamedFusion
 from accord.messages import Briefing, ServerState
+from accord.messages.briefing import Origin
 from accord.messages.saved_model import refuse_to_save
 from accord.methods import Method, methods
+from accord.methods.in_turn import InTurn
 from accord.model.predictor import Predictor
 from accord.study.syntax import Spec
 
 Tell = Callable[[str], None]
 COUNTS = "label_counts"  # of every client that has answered, in the server's own file
+ANSWERED = "answered"  # the clients of each round, there too
 PROBES = 4  # images of noise on which every net must give finite answers
 
 
@@ -77,6 +82,7 @@ def fuse_files(
     work.refuse_mistakes(save, test, following)
     inbox = read_inbox(path, briefing, uploads, without, tell)
     inbox.refuse_other_counts(work.counts_before())
+    work.check_turn(inbox)
     lost = inbox.unseen_classes()
     if lost:
         tell(f"no client has images of {', '.join(lost)}: the model cannot recognise them")
@@ -227,19 +233,32 @@ class _Work:
             raise AccordError(
                 f"{kept} belongs to another briefing than {self.path}. Put the right file there."
             )
-        method: Method = make_part(methods, origin.method, f"{self.path}: method")
+        method = self.method(origin)
         method.require(self.briefing.header.net.norm, len(scene.public))
         counts = {s.header.client: s.label_counts.tolist() for s in scene.uploads.summaries()}
-        return method.advance(state, scene).with_own(
-            {COUNTS: {**state.header.own.get(COUNTS, {}), **counts}}
-        )
+        answered = [*state.header.own.get(ANSWERED, []), sorted(counts)]
+        known = {**state.header.own.get(COUNTS, {}), **counts}
+        return method.advance(state, scene).with_own({COUNTS: known, ANSWERED: answered})
+
+    def method(self, origin: Origin) -> Method:
+        found: Method = make_part(methods, origin.method, f"{self.path}: method")
+        return found
+
+    def check_turn(self, inbox: Inbox) -> None:
+        origin = self.briefing.header.origin
+        method = None if origin is None else self.method(origin)
+        if isinstance(method, InTurn):
+            answered = self.kept().get(ANSWERED, [])
+            check_turn(self.path, method, inbox.clients, answered, self.tell)
+
+    def kept(self) -> dict[str, Any]:
+        """The server's own values, from its file of this round."""
+        kept = server_file(self.path)
+        return ServerState.load(kept).header.own if kept.is_file() else {}
 
     def counts_before(self) -> dict[str, list[int]]:
         """Client → its label counts in an earlier round, from the server's own file."""
-        kept = server_file(self.path)
-        if not kept.is_file():
-            return {}
-        found = ServerState.load(kept).header.own.get(COUNTS, {})
+        found = self.kept().get(COUNTS, {})
         return found if isinstance(found, dict) else {}
 
     @contextmanager

@@ -59,7 +59,8 @@ class Agenda:
         ]
 
     def _has_uploads(self, at: Checkpoint) -> bool:
-        return all(at.upload(client).exists() for client in self.scope.clients(at.round))
+        clients = self.scope.clients(at.round)
+        return bool(clients) and all(at.upload(client).exists() for client in clients)
 
     # --- costs, in images passed through the net -----------------------------------------------
 
