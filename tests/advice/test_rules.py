@@ -46,6 +46,8 @@ CASES: list[tuple[str, Facts, str, str, str]] = [
     ("public images without labels and exchanges",
      even(5, 9_000, public=5_000, labelled=False, exchanges=5),
      "few-rounds", "closed-form-public", "figures above"),
+    ("exchanges, many images, and private clients", even(5, 9_000, exchanges=5, private=True),
+     "few-rounds", "closed-form", "Every client's net goes to the next client."),
     ("exchanges and many images", even(5, 9_000, exchanges=5), "few-rounds", "closed-form",
      "figures above"),
     ("exchanges and many images of many clients", even(21, 9_000, exchanges=5), "closed-form",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from accord.closed_form.packing import PACKINGS, Packing
+from accord.closed_form.packing import PACKINGS, Packing, packed
 from accord.closed_form.sums import Sums, check_sums, expected_sums
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
@@ -90,6 +90,13 @@ def test_a_factor_is_that_of_cholesky() -> None:
     assert tensors["scatter_factor"].tolist() == pytest.approx([1, 0.6, 0.8], abs=5e-4)
     expected = torch.tensor([[4.0, 12.0], [12.0, 100.0]]).double()
     torch.testing.assert_close(Sums.of(tensors).scatter, expected, rtol=1e-3, atol=0)
+
+
+def test_numbers_that_are_not_finite_reach_the_server_which_refuses_them() -> None:
+    for wrong in (float("nan"), float("inf")):
+        scatter = torch.eye(3, dtype=torch.float64)
+        scatter[0, 1] = scatter[1, 0] = wrong
+        assert not packed(scatter, "factor")["scatter_factor"].isfinite().all()
 
 
 def test_only_a_factor_keeps_the_small_directions_of_correlated_features() -> None:

@@ -48,10 +48,14 @@ def opening_for(method: Method, **budget: Any) -> Briefing:
 @pytest.mark.parametrize("name", methods.names())
 def test_a_method_explains_itself_and_starts_from_the_opening(name: str) -> None:
     method = method_of(name)
-    opening = opening_for(method)
     assert inspect.getdoc(type(method))
     fields = type(method).model_fields
-    assert method.rounds == (fields["count"].default if name in SEVERAL else 1)
+    asked = fields["count"].default if name in SEVERAL else 1
+    assert method.rounds == asked
+    assert method.open_rounds is (asked == 0)
+    method = method.with_rounds(method.rounds_for(5)) if method.open_rounds else method
+    assert (method.rounds_for(3), method.open_rounds) == (method.rounds, False)
+    opening = opening_for(method)
     state = method.start(opening)
     assert state.round == 1
     told = method.brief(state)
@@ -111,6 +115,6 @@ def test_every_shipped_recipe_has_a_method_that_is_registered() -> None:
     for recipe in found.values():
         assert recipe.method_name in methods
         few = {"public-rounds": 4, "turns": 20, "public-turns": 20, "unlabelled-turns": 15}
-        assert recipe.make_method().rounds == few.get(
+        assert recipe.make_method().rounds_for(5) == few.get(
             recipe.name, 5 if recipe.name in several else 1
         )

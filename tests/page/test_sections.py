@@ -116,7 +116,7 @@ def test_accuracy_over_exchanges_bytes_and_minutes(tmp_path: Path) -> None:
     assert len(figure.panels) == 3
     assert all("<svg" in panel.draw("a") for panel in figure.panels)
     assert "turns (average) 65.0 % after 2 exchanges, 16 MB and 6 minutes" in figure.words
-    assert "once (average) 40.0 % after 1 exchanges, 4 MB and 1.5 minutes" in figure.words
+    assert "once (average) 40.0 % after 1 exchange, 4 MB and 1.5 minutes" in figure.words
     subject = subject_of(tmp_path / "run")
     line = next(line for line in subject.lines if line.recipe == "turns")
     assert [(one.exchanges, round(one.accuracy, 6)) for one in points(subject, line)] == [

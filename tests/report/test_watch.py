@@ -179,6 +179,21 @@ def test_a_client_counts_as_much_as_its_images() -> None:
     assert bars_of(line, info, {"a": 10, "b": 10})[0].what == "server"
 
 
+def test_in_turns_only_the_client_that_trains_has_a_bar() -> None:
+    """4 rounds of 2 epochs, in each of which one of two clients trains."""
+    config = {"budget": {"epochs": 2}, "rounds": {"count": 4}}
+    info = {"config": config, "asked": 1, "client_files": {"a": "", "b": ""}}
+    line = TrialLine("t", "t", "running")
+    for last, share, bars in (
+        ({"a": 1}, 1 / 8, ["client a"]),
+        ({"a": 2, "b": 3}, 3 / 8, ["client b"]),
+        ({"a": 5, "b": 4}, 5 / 8, ["client a"]),
+        ({"a": 6, "b": 8}, 1.0, ["server"]),
+    ):
+        assert share_done(info, last) == pytest.approx(share)
+        assert [bar.what for bar in bars_of(line, info, last)] == bars
+
+
 def test_a_real_run_is_watched_from_another_process(study: Raw, tmp_path: Path) -> None:
     """The watcher sees it run and ends with it; the run has the results of an unwatched one."""
     study["budget"]["epochs"] = 4

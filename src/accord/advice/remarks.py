@@ -31,13 +31,15 @@ def _privacy(facts: Facts, advised: Pick) -> Iterator[str]:
             f"Privacy: {few} of {len(facts.clients)} clients hold fewer images than there are "
             f"features ({features:,}). The server could find the space of their images' features, "
             "and with effort single images (docs/closed-form.md). Add the sums by secure "
-            "aggregation before anyone reads them, or use --private."
+            "aggregation (with packing: float32) before anyone reads them, or use --private."
         )
-    if facts.private and features is None:
+    if facts.private and advised.choice.epochs is not None:
+        turns = advised.choice.count is not None
         yield (
             "Privacy: the weights of nets also tell something about the images that they were "
-            "trained on (`accord show UPLOAD` says what). No recipe adds noise for differential "
-            "privacy."
+            "trained on (`accord show UPLOAD` says what)."
+            + (" Every client's net goes to the next client." if turns else "")
+            + " No recipe adds noise for differential privacy."
         )
     single = facts.scarce(2)
     if single:

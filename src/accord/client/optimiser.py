@@ -56,10 +56,11 @@ class Optimiser:
 
     def __init__(self, net: list[nn.Parameter], groups: list[Group], budget: Budget) -> None:
         self.net, self.groups, self.budget = net, groups, budget
-        kernels = [] if budget.muon is None else [p for p in net if p.ndim == KERNEL]
-        others = [p for p in net if all(p is not kernel for kernel in kernels)]
+        others, muon = net, list[MuonGroup]()
+        if budget.muon is not None:
+            others = [p for p in net if p.ndim != KERNEL]
+            muon = [MuonGroup([p for p in net if p.ndim == KERNEL], budget.muon)]
         own = SGDGroup(others, budget.lr, budget.momentum, budget.weight_decay)
-        muon = [MuonGroup(kernels, budget.muon)] if budget.muon is not None else []
         self.parts: list[SGDGroup | MuonGroup] = [own, *muon, *map(self._group, groups)]
 
     def _group(self, group: Group) -> SGDGroup:

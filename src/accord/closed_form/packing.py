@@ -55,7 +55,7 @@ def unpacked(tensors: dict[str, Tensor], width: int) -> Tensor:
     found = torch.zeros(width, width, dtype=torch.float64).masked_scatter_(upper, values)
     if "scatter_factor" in tensors:
         found = found.T @ found
-        length = found.diagonal().clamp(min=0).sqrt()
+        length = found.diagonal().sqrt()
         length = torch.where(length > 0, length, 1.0)
         found /= length * length[:, None]  # no correlation is larger than 1 after rounding
     else:
@@ -92,13 +92,15 @@ def upper_triangle(width: int) -> Tensor:
 def _factor(correlations: Tensor) -> Tensor:
     """R, upper triangular, of C + εI = RᵀR with the smallest ε of 1e-6, 1e-5, … that has one.
 
-    Sums of float32 products can have negative eigenvalues larger than 1e-6.
+    Sums of float32 products can have negative eigenvalues larger than 1e-6. Numbers that are not
+    finite have no factor; they stay, and the server refuses them.
     """
-    raised = RAISED
+    if not bool(correlations.isfinite().all()):
+        return correlations
+    variances, raised = correlations.diagonal().clone(), RAISED
     while True:
-        shifted = correlations.clone()
-        shifted.diagonal().add_(raised)
-        found = torch.linalg.cholesky_ex(shifted, upper=True)
+        correlations.diagonal().copy_(variances + raised)
+        found = torch.linalg.cholesky_ex(correlations, upper=True)
         if not int(found.info):
             factor: Tensor = found.L
             return factor

@@ -176,7 +176,7 @@ def _remark(name: str, counts: list[_Count]) -> str:
         f"{name}: {small:,} of {clients:,} clients{where} hold fewer images than φ has features "
         f"({width}): their sums may reveal individual images. Use a map with fewer features "
         f"({counts[0].fewer}), merge small clients ({counts[0].larger}), or use secure "
-        "aggregation; see docs/closed-form.md"
+        "aggregation with packing: float32; see docs/closed-form.md"
     )
 
 

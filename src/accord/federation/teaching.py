@@ -38,8 +38,8 @@ def _refuse_other_teacher(trial: Trial) -> None:
     if not trained_here(trial):
         raise AccordError(
             "labels_from and labels_model are for a recipe whose teacher the server trains on its "
-            "public images; found a recipe without one. Set method: from-teacher, and remove "
-            "teacher.model and teacher.allow_random."
+            "public images; found a recipe without one. Set method: from-teacher or "
+            "in-turn-from-teacher, and remove teacher.model and teacher.allow_random."
         )
 
 

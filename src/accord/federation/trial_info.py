@@ -34,6 +34,7 @@ def trial_info(run: TrialRun, status: str, old: dict[str, Any]) -> dict[str, Any
         "partition": scheme,
         "alpha": trial.setup.partition.skew,
         "clients": _clients(run),
+        "asked": len(run.rounds[0].asked),
         "recipe": trial.recipe.name,
         "seed": trial.seed,
         "partition_hash": partition.hash,

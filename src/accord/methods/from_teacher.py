@@ -55,8 +55,8 @@ class FromTeacher(Averaging):
             raise ValueError("the opening has no teacher")
         if teacher.net != header.net:
             raise AccordError(
-                f"the method from-teacher starts at the teacher's weights: expected a teacher with "
-                f"the clients' net, {header.net.backbone} with {header.net.norm} norm and a "
+                f"the method starts at the teacher's weights: expected a teacher with the clients' "
+                f"net, {header.net.backbone} with {header.net.norm} norm and a "
                 f"{header.net.head} head; found {teacher.net.backbone} with {teacher.net.norm} "
                 f"norm and a {teacher.net.head} head. Make net.backbone and teacher.backbone alike."
             )

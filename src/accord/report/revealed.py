@@ -62,6 +62,6 @@ def _of_sums(upload: Upload) -> list[str]:
             f"It has fewer images ({upload.header.samples:,}) than there are features ({width:,}): "
             "the sums then reveal the space that its features span, and may reveal individual "
             "images. Before it is sent, ask for a map with fewer features, or for secure "
-            "aggregation (docs/closed-form.md)."
+            "aggregation with packing: float32 (docs/closed-form.md)."
         )
     return told

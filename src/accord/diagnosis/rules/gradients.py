@@ -100,6 +100,7 @@ def always_clipped(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
     budget = trial.config["budget"]
     if not always or len(always) <= MOST * len(shares) or trial.pooled:
         return
+    muon = budget.get("muon") is not None
     reached = budget["lr"] * budget["clip"] / (1 - budget["momentum"])
     yield Finding(
         rule="always-clipped",
@@ -114,6 +115,7 @@ def always_clipped(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
             "The length of a step is then set by budget.lr and budget.clip and not by the loss: "
             f"at most lr·clip/(1 − m) = {amount(reached)}. A weight of a loss changes the "
             "direction only. FAFI's own setting does this; it is no error in itself."
+            + (" Kernels of convolutions step by budget.muon instead." if muon else "")
         ),
         remedy="See whether the result changes with a larger clipping norm.",
         override=run_with(run, budget__clip=10.0 * budget["clip"]),

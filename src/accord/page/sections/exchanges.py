@@ -13,8 +13,9 @@ from accord.page.figures.style import MOST, keys_for
 from accord.page.grid import Place, places_of
 from accord.page.parts import Figure, Key, Panel, Part
 from accord.page.section import section
-from accord.page.subject import Subject, is_reference, name_of
+from accord.page.subject import Subject, name_of
 from accord.report.compare.lines import Line
+from accord.report.comparison import pooled
 
 PLACES = 6
 
@@ -51,7 +52,8 @@ def exchanges(subject: Subject) -> list[Part]:
         return []
     caption = (
         "Test accuracy after each exchange, mean over seeds. A recipe that stands on another one "
-        "includes its exchanges, bytes and minutes. Measuring is not included."
+        "includes its exchanges, bytes and minutes. Not included is the time of measuring, of "
+        "training teachers, of drawing maps and of the last fusion."
     )
     if len(settings) > PLACES:
         caption += f" Further settings, not drawn: {len(settings) - PLACES}."
@@ -65,7 +67,7 @@ def _several(found: dict[str, list[Spent]]) -> bool:
 
 def _spent(subject: Subject, place: Place) -> dict[str, list[Spent]]:
     """The points of the best lines of a setting, in the order of their rounds."""
-    own = [line for line in place.own if not is_reference(line)]
+    own = [line for line in place.own if not pooled(line.setting)]
     ranked = sorted(own, key=lambda line: -statistics.fmean(line.values("final")))
     found = {name_of(line): points(subject, line) for line in ranked[:MOST]}
     return {name: one for name, one in found.items() if one}
@@ -123,7 +125,8 @@ def _panel(
 
 def _words(place: Place, found: dict[str, list[Spent]]) -> str:
     told = [
-        f"{name} {last.accuracy:.1f} % after {last.exchanges:.0f} exchanges, "
+        f"{name} {last.accuracy:.1f} % after {last.exchanges:.0f} "
+        f"exchange{'s' if last.exchanges > 1 else ''}, "
         f"{last.megabytes:,.3g} MB and {last.minutes:,.3g} minutes"
         for name, (*_, last) in found.items()
     ]

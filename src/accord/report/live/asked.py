@@ -45,5 +45,12 @@ def read_asked(record: Record) -> Asked:
 
 
 def _work(trial: Trial) -> float:
-    rounds = trial.setup.rounds.count or 1
-    return float(trial.setup.budget.epochs * rounds * trial.recipe.views_per_image)
+    return float(trial.setup.budget.epochs * _passes(trial) * trial.recipe.views_per_image)
+
+
+def _passes(trial: Trial) -> float:
+    """How often all clients are asked; with turns, a round asks one of them."""
+    method, clients = trial.method, trial.setup.partition.expected_clients
+    if method.open_rounds:
+        return method.rounds_for(1)
+    return (trial.setup.rounds.count or 1) / ((clients or 1) if method.one_by_one else 1)

@@ -58,8 +58,17 @@ def epochs_asked(info: Mapping[str, Any]) -> int:
 
 
 def share_done(info: Mapping[str, Any], last: Mapping[str, int]) -> float:
-    """The part of a trial's training that is done; a client counts as much as its images."""
+    """The part of a trial's training that is done; a client counts as much as its images.
+
+    If a round asks only some clients, all rounds count alike.
+    """
     names = [str(name) for name in info.get("client_files", ())] or list(last)
+    asked = info.get("asked") or len(names)
+    if last and asked < len(names):
+        each = _epochs_of_round(info)
+        number = (max(last.values()) - 1) // each
+        done = number * each * asked + sum(v - number * each for v in _now(info, last).values())
+        return min(1.0, done / (epochs_asked(info) * asked))
     counts = [sum(row) for row in info.get("label_counts") or ()]
     if len(counts) != len(names) or not sum(counts):
         counts = [1] * len(names)
@@ -72,10 +81,23 @@ def bars_of(line: TrialLine, info: Mapping[str, Any], last: Mapping[str, int]) -
     """The clients that have begun and are not done; if all are done, the trial is measured."""
     total = epochs_asked(info)
     names = [str(name) for name in info.get("client_files", ())]
-    if names and all(last.get(name, 0) >= total for name in names):
+    asked = info.get("asked") or len(names)
+    now = _now(info, last) if asked < len(names) else last
+    if names and sum(epoch >= total for epoch in now.values()) >= asked:
         return [Bar(line.title, "server", 1.0, "measuring")]
     return [
         Bar(line.title, f"client {shown(name)}", epoch / total, f"epoch {epoch} of {total}")
-        for name, epoch in last.items()
+        for name, epoch in now.items()
         if epoch < total
     ]
+
+
+def _epochs_of_round(info: Mapping[str, Any]) -> int:
+    return epochs_asked(info) // max(1, info.get("config", {}).get("rounds", {}).get("count") or 1)
+
+
+def _now(info: Mapping[str, Any], last: Mapping[str, int]) -> dict[str, int]:
+    """The clients that train in the latest round, of which some client has done an epoch."""
+    each = _epochs_of_round(info)
+    before = (max(last.values(), default=1) - 1) // each * each
+    return {name: epoch for name, epoch in last.items() if epoch > before}
