@@ -142,9 +142,12 @@ def test_the_study_of_every_advice_is_valid() -> None:
         named = {recipe.name: recipe.fusion[0].use for recipe in study.recipes}
         picks = choose(facts)
         assert [named[pick.choice.label] for pick in picks] == [p.choice.fusion for p in picks]
-        rounds = {trial.setup.rounds.count or 1 for trial in study.trials()[:6]}
-        visited = {p.choice.count // len(facts.clients) for p in picks if p.choice.count}
-        assert max(visited or rounds) <= facts.exchanges
+        asked = {
+            trial.method.rounds_for(1) if trial.method.open_rounds else trial.method.rounds
+            for trial in study.trials()
+            if not trial.recipe.pooled
+        }
+        assert max(asked) <= facts.exchanges
 
 
 @st.composite
@@ -182,10 +185,9 @@ def size_of(facts: Facts, choice: Choice) -> int:
     number = {"float32": 4, "float16": 2, "factor": 2}[recipe.packing]
     assert choice.features == width
     visits = 0
-    if choice.count is not None:
+    if choice.visits is not None:
         assert choice.backbone is not None
-        count = choice.count // len(facts.clients)
-        visits = count * (net_bytes(facts, choice.backbone, 0) - 2_000)
+        visits = choice.visits * (net_bytes(facts, choice.backbone, 0) - 2_000)
     return visits + width * (width + 1) // 2 * number + 4 * width * len(facts.classes)
 
 

@@ -153,7 +153,7 @@ def _budget(pick: Pick) -> str:
     choice = pick.choice
     if choice.epochs is None:
         return "one exchange, no training at the clients"
-    if choice.count is not None:
+    if choice.visits is not None:
         return (
             f"{choice.rounds} exchanges of each client, {choice.epochs} local epochs in each visit "
             f"of the net, {choice.backbone}"

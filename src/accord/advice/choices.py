@@ -38,7 +38,7 @@ class Choice:
     rounds: int = 1
     epochs: int | None = None  # of local training in each round; None: no net is trained
     backbone: str | None = None  # the net that the study needs
-    count: int | None = None  # rounds of the study, if a round does not ask every client
+    visits: int | None = None  # of one net at each client, if a round asks one client
 
     @property
     def recipe(self) -> str:
@@ -144,7 +144,8 @@ def rounds(recipe: str, factor: int) -> Maker:
         count = min(facts.exchanges, MOST_ROUNDS)
         if facts.megabytes is not None:
             count = max(4, min(count, int(facts.megabytes * 1e6 // each)))
-        entry = {"use": recipe, "budget": {"epochs": 1}, "as": recipe}
+        method = {"count": count}
+        entry = {"use": recipe, "budget": {"epochs": 1}, "method": method, "as": recipe}
         return Choice(entry, "average", count * each, rounds=count, epochs=1, backbone=backbone)
 
     return make
@@ -164,7 +165,7 @@ def _visited(facts: Facts, recipe: str, visits: int, backbone: str) -> Choice:
         rounds=visits,
         epochs=epochs,
         backbone=backbone,
-        count=visits * len(facts.clients),
+        visits=visits,
     )
 
 

@@ -41,8 +41,6 @@ class Expected:
 def expect(study: Spec, choice: Choice, data_root: Path | None, workers: int | None) -> Expected:
     """Times a few steps of the recipe alone, with one seed."""
     alone = {**first_cell(study), "recipes": [choice.entry], "seeds": [0], "references": False}
-    if choice.rounds == 1:
-        alone.pop("rounds", None)
     with TemporaryDirectory() as folder:
         record = Record(Path(folder) / "record")
         found = estimate(check_study(alone, Path()), record, data_root, workers)

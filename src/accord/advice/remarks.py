@@ -34,7 +34,7 @@ def _privacy(facts: Facts, advised: Pick) -> Iterator[str]:
             "aggregation (with packing: float32) before anyone reads them, or use --private."
         )
     if facts.private and advised.choice.epochs is not None:
-        turns = advised.choice.count is not None
+        turns = advised.choice.visits is not None
         yield (
             "Privacy: the weights of nets also tell something about the images that they were "
             "trained on (`accord show UPLOAD` says what)."

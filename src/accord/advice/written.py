@@ -28,14 +28,12 @@ def study_of(gathered: Gathered, picks: tuple[Pick, Pick]) -> Spec:
     """The study as a mapping: both recipes, the references, and three seeds."""
     facts, sections = gathered.facts, gathered.source.sections
     choices = [pick.choice for pick in picks]
-    rounds = max(choice.count or choice.rounds for choice in choices)
     return {
         "name": gathered.source.name,
         "data": _data(gathered, choices),
         "partition": sections.get("partition") or {"scheme": "dirichlet"},
         "net": sections.get("net") or {"backbone": _backbone(facts, choices)},
         "budget": {"epochs": _epochs(facts, choices), "batch": _batch(facts)},
-        **({"rounds": {"count": rounds}} if rounds > 1 else {}),
         "recipes": [choice.entry for choice in choices],
         "references": facts.gpu or facts.images < FOR_GPU,
         "seeds": list(SEEDS),
