@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from accord.closed_form.packing import PACKINGS, Packing
 from accord.closed_form.posterior import NEVER, Moments, Prior, excesses, log_probabilities
 from accord.closed_form.ridge import Ridge, solve
+from accord.closed_form.sums import Sums
 from accord.core.metrics import Tally
 from accord.core.randomness import numpy_generator
 from closed_forms import Data, Floats, Ints, made_up, pixels, sums_by_hand
@@ -60,6 +62,22 @@ def test_it_is_scikit_learns_rule_on_the_scores_left_out(seed: int, prior: Prior
     beta = (said * expected).sum() / (expected**2).sum()  # see temperature.py
     assert 0.5 < beta <= 1.02
     np.testing.assert_allclose(said / beta, expected, rtol=0.02, atol=0.02 * np.abs(expected).std())
+
+
+@looped("packing", PACKINGS)
+@looped("seed", range(3))
+def test_classes_that_are_easy_to_separate_survive_rounding(seed: int, packing: Packing) -> None:
+    """Within the classes, the scores vary less than what is rounded: V must stay positive."""
+    rng, classes = numpy_generator(seed, "easy"), 10
+    labels = np.arange(200) % classes
+    features = 3 * np.eye(classes)[labels].repeat(30, axis=1) + 0.05 * rng.normal(size=(200, 300))
+    exact = sums_by_hand(Data(features, labels), classes)
+    sums = Sums.of(exact.tensors(packing))
+    found = solve(sums)
+    assert float(torch.linalg.eigvalsh(found.within)[0]) > -1e-12
+    weights, bias = log_probabilities(found, sums.counts, "uniform")
+    said = features @ weights.numpy().T + bias.numpy()
+    assert (said.argmax(axis=1) == labels).all()
 
 
 def test_few_images_draw_moments_towards_the_labels_by_hand() -> None:

@@ -147,11 +147,23 @@ class _Problem:
         apart = (self.B.T / self.n / share) @ W
         within = (W.T @ self.S @ W) / self.n - apart.T @ (self.prior[:, None] * apart)
         own = torch.eye(len(apart), dtype=W.dtype)
-        return (apart + self.prior - (1 - left) * own) / left, within / left**2
+        return (apart + self.prior - (1 - left) * own) / left, _positive(within) / left**2
 
     def _left(self, freedom: float) -> float:
         """1 − h, where h is the mean leverage."""
         return 1 - min(freedom / self.n, 1 - 1e-9)
+
+
+def _positive(covariance: Tensor) -> Tensor:
+    """A covariance that packing has rounded; a negative eigenvalue of it shows by how much.
+
+    All eigenvalues are then raised by twice its absolute value. If the features separate the
+    classes almost without error, the rest of the covariance is smaller than what was rounded.
+    """
+    smallest, mean = float(torch.linalg.eigvalsh(covariance)[0]), covariance.diagonal().mean()
+    if smallest > -1e-9 * float(mean):
+        return covariance
+    return covariance - 2 * smallest * torch.eye(len(covariance), dtype=covariance.dtype)
 
 
 def _chosen(score: Callable[[float], float], tell: Callable[[float], None] | None) -> float:
