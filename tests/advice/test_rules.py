@@ -45,7 +45,10 @@ CASES: list[tuple[str, Facts, str, str, str]] = [
      "closed-form-public", "closed-form", "figures above"),
     ("public images without labels and exchanges",
      even(5, 9_000, public=5_000, labelled=False, exchanges=5),
-     "few-rounds", "closed-form-public", "figures above"),
+     "few-rounds-unlabelled", "closed-form-public", "figures above"),
+    ("fewer public images without labels, and exchanges",
+     even(5, 9_000, public=2_000, labelled=False, exchanges=5),
+     "few-rounds", "closed-form-public-2000", "figures above"),
     ("exchanges, many images, and private clients", even(5, 9_000, exchanges=5, private=True),
      "few-rounds", "closed-form", "Every client's net goes to the next client."),
     ("exchanges and many images", even(5, 9_000, exchanges=5), "few-rounds", "closed-form",
@@ -183,12 +186,21 @@ def size_of(facts: Facts, choice: Choice) -> int:
     around = Around(NetConfig(backbone=choice.backbone or "white7"), facts.side)
     width = recipe.map.settled(around, flips=True).width(facts.channels)
     number = {"float32": 4, "float16": 2, "factor": 2}[recipe.packing]
-    assert choice.features == width
+    sums = sums_size(facts, width, number)
+    if choice.recipe == "few-rounds-unlabelled":  # it begins with the sums of closed-form-public
+        assert choice.features == 4_700 > width
+        sums += sums_size(facts, 4_700, 2)
+    else:
+        assert choice.features == width
     visits = 0
     if choice.visits is not None:
         assert choice.backbone is not None
         visits = choice.visits * (net_bytes(facts, choice.backbone, 0) - 2_000)
-    return visits + width * (width + 1) // 2 * number + 4 * width * len(facts.classes)
+    return visits + sums
+
+
+def sums_size(facts: Facts, width: int, number: int) -> int:
+    return width * (width + 1) // 2 * number + 4 * width * len(facts.classes)
 
 
 @settings(max_examples=150, deadline=None)

@@ -22,8 +22,8 @@ Maker = Callable[[Facts], "Choice"]
 PER_ROW = 16  # features for each row of both dictionaries: two patch sizes, ±, a grid of 2×2
 MOST_ROUNDS = 20  # as in studies/rounds.yaml
 SHORT, LONG, ON_GPU = 10, 20, 100  # local epochs
-VISITS, VISIT_LANDMARKS = 4, 1_800  # of few-rounds-public
-VISIT_EPOCHS = {"public-turns": 2, "turns": 3}
+VISITS, VISIT_LANDMARKS = 4, 1_800  # of few-rounds-public and few-rounds-unlabelled
+VISIT_EPOCHS = {"public-turns": 2, "unlabelled-turns": 2, "turns": 3}
 FEW_IMAGES = 5_000  # up to here, LONG epochs
 
 
@@ -172,6 +172,14 @@ def _visited(facts: Facts, recipe: str, visits: int, backbone: str) -> Choice:
 def visits(facts: Facts) -> Choice:
     """few-rounds-public: the same, and then clients send sums of the features of this net."""
     return _with_sums(facts, "few-rounds-public", visited_net(facts), VISIT_LANDMARKS, "float32")
+
+
+def unlabelled_visits(facts: Facts) -> Choice:
+    """few-rounds-unlabelled: first the sums of closed-form-public, then three visits and sums."""
+    net = _visited(facts, "unlabelled-turns", VISITS - 1, "white7-wide")
+    found = _with_sums(facts, "few-rounds-unlabelled", net, VISIT_LANDMARKS, "float32")
+    first = sums_bytes(facts, LANDMARKS, "float16")
+    return replace(found, upload=found.upload + first, features=LANDMARKS, rounds=found.rounds + 1)
 
 
 def turns(facts: Facts) -> Choice:

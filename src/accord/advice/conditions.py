@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accord.advice import choices as make
 from accord.advice.facts import Facts
-from accord.advice.sizes import SMALL, most_features
+from accord.advice.sizes import LANDMARKS, SMALL, most_features
 
 FEWEST = 32  # features; with fewer, most of the accuracy is lost
 FEWEST_LANDMARKS = 1_000
@@ -44,6 +44,11 @@ def taught(facts: Facts) -> bool:
     """Whether a net that visits all clients can learn from labelled public images as well."""
     several = several_parts(facts) and facts.labelled
     return several and visitable(facts, make.VISIT_LANDMARKS)
+
+
+def told(facts: Facts) -> bool:
+    """The same for public images without labels, which a closed form labels first."""
+    return several_parts(facts) and not facts.labelled and visitable(facts, LANDMARKS)
 
 
 CLOSED_FORM, FUSION, ROUND_PAGE = "docs/closed-form.md", "docs/fusion.md", "docs/rounds.md"
