@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from accord.client.momentum import gathered
+
 MOMENTUM = 0.6
 POLYNOMIAL = (3.4445, -4.7750, 2.0315)  # a, b, c: singular values of (0, 1] come close to 1
 STEPS = 3  # of the iteration
@@ -32,11 +34,8 @@ class MuonGroup:
             if kernel.grad is None:
                 continue
             gradient = kernel.grad
-            if place in self.buffers:
-                self.buffers[place].mul_(MOMENTUM).add_(gradient)
-            else:
-                self.buffers[place] = gradient.clone()
-            ahead = gradient.add(self.buffers[place], alpha=MOMENTUM)
+            v = gathered(self.buffers, place, gradient, MOMENTUM)
+            ahead = gradient.add(v, alpha=MOMENTUM)
             turned = orthogonal(ahead.flatten(1)).view_as(kernel)
             length = kernel.norm().clamp(min=1e-12)
             kernel.mul_(len(kernel) ** 0.5 / length).add_(turned, alpha=-self.lr)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from accord.balance import Group
+from accord.client.momentum import gathered
 from accord.client.muon import MuonGroup
 from accord.core.budget import Budget
 
@@ -40,11 +41,7 @@ class SGDGroup:
             if self.weight_decay:
                 gradient = gradient.add(parameter, alpha=self.weight_decay)
             if self.momentum:
-                if place in self.buffers:
-                    self.buffers[place].mul_(self.momentum).add_(gradient)
-                else:
-                    self.buffers[place] = gradient.clone()
-                gradient = self.buffers[place]
+                gradient = gathered(self.buffers, place, gradient, self.momentum)
             parameter.add_(gradient, alpha=-self.lr)
 
 
