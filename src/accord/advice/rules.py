@@ -40,8 +40,8 @@ RULES = (
         evidence=Evidence(
             EXCHANGES,
             EXCHANGES_STUDY,
-            "89.1 ± 0.1 %",
-            "89.1 ± 0.1 % on CIFAR-10, five clients, α = 0.05, two seeds; closed-form-teacher "
+            "90.5 ± 0.1 %",
+            "90.5 ± 0.1 % on CIFAR-10, five clients, α = 0.05, two seeds; closed-form-teacher "
             "reaches 85.5 ± 0.4 %",
         ),
         holds=taught,
@@ -72,9 +72,9 @@ RULES = (
         evidence=Evidence(
             EXCHANGES,
             PRIVATE_EXCHANGES_STUDY,
-            "PP.P",
-            "PP.P % on CIFAR-10, five clients, α = 0.05; closed-form reaches 76.4 % in one "
-            "exchange",
+            "86.2 ± 1.4 %",
+            "86.2 ± 1.4 % on CIFAR-10, five clients, α = 0.05, two seeds; closed-form reaches "
+            "76.4 % in one exchange",
         ),
         # Not as the runner-up of the two above: both are in one study, which has one net.
         holds=lambda facts: (
