@@ -95,6 +95,17 @@ def test_the_closed_form_makes_up_for_what_the_head_has_forgotten(whole: Path) -
     assert (int(net["exchanges"]), int(sums["exchanges"])) == (2, 3)
 
 
+def test_a_client_that_leaves_the_sums_stays_in_the_net_which_is_told(
+    whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    above = trial(whole, "sums").id
+    accord.fuse(whole, ["ridge"], trial=above, remove=["1"], workers=1)
+    assert "warning: 1 also took part in turns, on whose result" in capsys.readouterr().err
+    patches = trial(whole, "patches").id
+    accord.fuse(whole, ["ridge"], trial=patches, remove=["1"], workers=1)
+    assert "also took part" not in capsys.readouterr().err
+
+
 def test_public_images_of_the_server_are_not_used(tmp_path: Path) -> None:
     """The first net is the same with and without them, and nobody measures batch norm on them."""
     finals = []

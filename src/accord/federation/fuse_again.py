@@ -20,6 +20,7 @@ from accord.federation.membership import (
     check_uploads,
     refuse_another,
     suffix,
+    tell_learnt,
     tell_lost,
 )
 from accord.federation.modelling import model_of
@@ -105,6 +106,7 @@ def _check(run: TrialRun, fusions: list[NamedFusion], membership: Membership, pl
         )
     refuse_another(run, fusions, membership)
     tell_lost(run, membership, plan.tell)
+    tell_learnt(run, membership, plan.tell)
     plan.check_fusions(replace(run.trial, fusions=tuple(fusions)), run.allocation)
 
 

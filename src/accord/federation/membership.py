@@ -180,6 +180,17 @@ def tell_lost(run: TrialRun, membership: Membership, tell: Callable[[str], None]
         tell(f"{run.folder.id}: warning: no remaining client has images of {', '.join(lost)}")
 
 
+def tell_learnt(run: TrialRun, membership: Membership, tell: Callable[[str], None]) -> None:
+    """Warns if a client that leaves stays in the result of the recipe below."""
+    gone = [shown(name) for name in (*membership.without, *membership.removed)]
+    if gone and run.before is not None:
+        tell(
+            f"{run.folder.id}: warning: {', '.join(gone)} also took part in "
+            f"{run.before.trial.recipe.name}, on whose result these features stand. To forget this "
+            "as well, run the study again without this client's images"
+        )
+
+
 def check_uploads(run: TrialRun, membership: Membership) -> None:
     """Refuses uploads that are missing, unusable or of other images, before anything is fused."""
     briefing, partition = Briefing.load(run.rounds[-1].folder.briefing), run.allocation.partition
