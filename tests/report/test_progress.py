@@ -66,6 +66,7 @@ def test_the_view_follows_a_run_and_reads_a_trial_only_when_it_changes(
     study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trials of an earlier run count as finished, and a trial's files are read few times."""
+    study["budget"]["epochs"] = 40  # the view is drawn four times in a second
     accord.run(study, out=tmp_path, workers=1, quiet=True)
     read: list[str] = []
     measures = TrialFolder.measures
