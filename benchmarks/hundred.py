@@ -20,7 +20,13 @@ from benchmarks.many_classes import LACKING, SOURCES, halves
 from benchmarks.workspace import workspace
 
 EACH = {"train": 400, "test": 50}  # images of each class
-RECIPES = ("closed-form", "few-rounds", "closed-form-teacher", "few-rounds-public", "public-teacher")
+RECIPES = (
+    "closed-form",
+    "few-rounds",
+    "closed-form-teacher",
+    "few-rounds-public",
+    "public-teacher",
+)
 
 
 def measure() -> list[Figure]:
