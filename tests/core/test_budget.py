@@ -65,3 +65,11 @@ def test_a_changed_budget_forgets_what_no_longer_fits() -> None:
     assert steps.changed({"epochs": 2}).checkpoints == (2,)
     assert steps.changed({"lr": 1}).checkpoints == (3, 9)
     assert steps.with_checkpoint(5).checkpoints == (3, 5, 9)
+
+
+def test_a_budget_without_muon_says_nothing_of_it() -> None:
+    """Briefings and the keys of records do not depend on what a trial does not use."""
+    assert "muon" not in Budget().model_dump(mode="json")
+    changed = Budget().changed({"muon": 0.1})
+    assert changed.model_dump(mode="json")["muon"] == 0.1
+    assert "muon" not in changed.changed({"muon": None}).model_dump()

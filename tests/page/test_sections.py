@@ -111,8 +111,14 @@ def test_accuracy_over_exchanges_bytes_and_minutes(tmp_path: Path) -> None:
         for seed in (0, 1)
     ]
     once = [in_exchanges("once", seed, [1], 0.4) for seed in (0, 1)]
-    found = sections_of(write_run(tmp_path / "run", [*turns, *once]))
+    alone = [in_exchanges("alone", seed, [1], 0.3) for seed in (0, 1)]
+    for one in alone:
+        one["info"]["partition"] = (
+            "pooled"  # it exchanges nothing, although its row counts its work
+        )
+    found = sections_of(write_run(tmp_path / "run", [*turns, *once, *alone]))
     (figure,) = all_of(found["exchanges"], Figure)
+    assert "alone" not in figure.words
     assert len(figure.panels) == 3
     assert all("<svg" in panel.draw("a") for panel in figure.panels)
     assert "turns (average) 65.0 % after 2 exchanges, 16 MB and 6 minutes" in figure.words

@@ -16,10 +16,13 @@ import yaml
 import accord
 from accord.core.files import locked
 from accord.record.folders import TrialFolder
+from accord.record.record import Record
 from accord.report.live import watch as watching
+from accord.report.live.asked import read_asked
 from accord.report.live.epochs import Epochs, bars_of, share_done
 from accord.report.live.picture import TrialLine
 from accord.report.live.watched import Watched
+from accord.study.study import check_study
 from command_line import Here, Refused
 from records import timeless
 from written_runs import over_rounds, trial, write_run
@@ -192,6 +195,18 @@ def test_in_turns_only_the_client_that_trains_has_a_bar() -> None:
     ):
         assert share_done(info, last) == pytest.approx(share)
         assert [bar.what for bar in bars_of(line, info, last)] == bars
+
+
+def test_a_trial_in_turns_is_as_much_work_as_its_visits(study: Raw, tmp_path: Path) -> None:
+    """Four visits of three epochs to every client, whatever the number of rounds."""
+    for clients in (2, 10):
+        out = tmp_path / str(clients)
+        (out / "trials").mkdir(parents=True)
+        asked = {**study, "partition": {"scheme": "iid", "clients": clients}}
+        for count in (None, 4 * clients):
+            asked |= {"recipes": ["turns"], "references": False, "rounds": {"count": count}}
+            (out / "study.yaml").write_text(yaml.safe_dump(check_study(asked, out).resolved))
+            assert read_asked(Record(out)).work == {"turns": 12.0}
 
 
 def test_a_real_run_is_watched_from_another_process(study: Raw, tmp_path: Path) -> None:

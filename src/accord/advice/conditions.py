@@ -46,8 +46,8 @@ def taught(facts: Facts) -> bool:
     return several and visitable(facts, make.VISIT_LANDMARKS)
 
 
-def told(facts: Facts) -> bool:
-    """The same for public images without labels, which a closed form labels first."""
+def labelled_first(facts: Facts) -> bool:
+    """Whether it can learn from public images without labels, which a closed form labels first."""
     return several_parts(facts) and not facts.labelled and visitable(facts, LANDMARKS)
 
 

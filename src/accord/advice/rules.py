@@ -21,10 +21,10 @@ from accord.advice.conditions import (
     ROUND_PAGE,
     can_train,
     kernel,
+    labelled_first,
     several_parts,
     taught,
     tight,
-    told,
     visitable,
 )
 from accord.advice.one_net import ONE_NET
@@ -60,7 +60,7 @@ RULES = (
             "88.5 % on CIFAR-10, five clients, α = 0.05, one seed; closed-form-public reaches "
             "79.8 % with this seed",
         ),
-        holds=told,
+        holds=labelled_first,
         make=make.unlabelled_visits,
     ),
     Rule(
@@ -81,7 +81,7 @@ RULES = (
             several_parts(facts)
             and facts.images >= MANY
             and visitable(facts)
-            and not (taught(facts) or told(facts))
+            and not (taught(facts) or labelled_first(facts))
         ),
         make=make.turns,
     ),
