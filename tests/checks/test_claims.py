@@ -131,6 +131,14 @@ def test_impossible_headers_are_refused() -> None:
         assert said in refused(with_header(**values)), what
 
 
+def test_a_layer_that_is_never_trained_cannot_be_another_one() -> None:
+    briefing = brief_for("ce-ensemble", backbone="white7", epochs=1)
+    upload = train(images_of(HELD), briefing, "0")
+    check_upload(upload, briefing, "here")
+    told = refused(changed(times(1.001, "net.encoder.stages.stem.0.weight"), upload), briefing)
+    assert "'net.encoder.stages.stem.0.weight' is fixed and should be that of the briefing" in told
+
+
 def test_control_variates_and_adapters_are_limited() -> None:
     briefing = brief_for("fafi", epochs=1)
     control = {f"control.{n}": t for n, t in briefing.tensors.items() if n.endswith("prototypes")}

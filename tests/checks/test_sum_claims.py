@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,20 +21,26 @@ from accord.core.errors import AccordError
 from accord.core.randomness import torch_generator
 from accord.data.imageset import ImageSet
 from accord.messages import NET, Briefing, BriefingHeader, NetHeader, SummingSpec, Upload, prefixed
-from accord.nets.maps.base import Origins
+from accord.nets.maps.base import Around, Earlier, Origins
 from accord.nets.maps.feature_map import MapConfig, draw_map
 from accord.nets.net import net_with_map
+from accord.nets.settings import NetConfig
 from tests_support import CLASSES, digits, images_of
 
 SMALL = {"use": "patches", "size": 3, "count": 20, "grid": 2}
 HELD = [0] * 14 + [3] * 9 + [7]
 
 
-def briefing_of(packing: Packing = "float32", landmarks: int = 0) -> Briefing:
+def briefing_of(
+    packing: Packing = "float32", landmarks: int = 0, *, scores: bool = False
+) -> Briefing:
     config = MapConfig(blocks=(SMALL,), mirror=False, landmarks=landmarks)
     images, labels = digits()
     public = ImageSet(images, np.arange(200), labels[:200])
-    values = draw_map(config, 1, Origins(0, public, (0.3,), (0.35,)))
+    source = Origins(0, public, (0.3,), (0.35,))
+    values = draw_map(config, 1, source)
+    if scores:
+        config, values = with_scores(config, values, source)
     spec = config.model_dump(mode="json")
     header = BriefingHeader(
         seed=0,
@@ -50,6 +57,23 @@ def briefing_of(packing: Packing = "float32", landmarks: int = 0) -> Briefing:
     )
     net = net_with_map(header.net, 1, len(CLASSES), values, torch_generator(0, "net"))
     return Briefing(header, prefixed(NET, net.state_dict()))
+
+
+def with_scores(
+    below: MapConfig, values: dict[str, Tensor], source: Origins
+) -> tuple[MapConfig, dict[str, Tensor]]:
+    """The scores of the closed form `below` beside other patches."""
+    draws = torch_generator(0, "head")
+    width = below.width(1)
+    head = {
+        "prototypes": torch.randn(len(CLASSES), width, generator=draws),
+        "bias": torch.randn(len(CLASSES), generator=draws),
+    }
+    blocks = ({"use": "scores", "recipe": "below"}, {**SMALL, "variant": 1})
+    around = Around(NetConfig(), 8, classes=len(CLASSES), below=below.model_dump(mode="json"))
+    config = MapConfig(blocks=blocks, mirror=False).settled(around, flips=False)
+    earlier = Earlier(values, head, (), source.mean, source.std)
+    return config, draw_map(config, 1, replace(source, earlier=earlier))
 
 
 def refused(briefing: Briefing, upload: Upload, **tensors: Tensor) -> str:
@@ -98,3 +122,18 @@ def test_scatters_that_no_images_have_are_refused() -> None:
     both = Sums(found.counts, 8 * found.sums, 64 * found.scatter).tensors("float32")
     assert "map" in refused(briefing, upload, **both)
     assert len(limits_of(briefing).high) == width
+
+
+def test_scores_of_an_earlier_closed_form_are_limited_too() -> None:
+    """A client that multiplies them could make all others' images count for nothing."""
+    for packing in PACKINGS:
+        briefing = briefing_of(packing, scores=True)
+        upload = answer(make_client(images_of(HELD), briefing, "0"))
+        check_upload(upload, briefing, packing)
+        found = Sums.of(upload.tensors)
+        for size in (1e3, 1e6):
+            factor = torch.ones(found.sums.shape[1], dtype=torch.float64)
+            factor[: len(CLASSES)] = size
+            scatter = found.scatter * factor * factor[:, None]
+            large = Sums(found.counts, found.sums * factor, scatter).tensors(packing)
+            assert "should be at" in refused(briefing, upload, **large)

@@ -18,6 +18,7 @@ from accord.core.errors import AccordError
 from accord.data.imageset import ImageSet
 from accord.federation.plan import Plan
 from accord.messages import GIVEN_LABELS, MAP, NET, Briefing, Upload, unprefixed
+from accord.messages.saved_model import SavedModel, save_model
 from accord.model.predictor import Predictor
 from accord.nets.inference import forward_all, predicted_labels
 from accord.nets.net import loaded_net
@@ -156,6 +157,45 @@ def test_a_map_stands_on_one_recipe() -> None:
         load_study(study(recipes=[{**TOP, "map": {"blocks": blocks, **LINEAR}}]))
 
 
+def test_what_cannot_stand_on_another_recipe_is_refused(tmp_path: Path) -> None:
+    def top(*blocks: Raw, **more: Any) -> list[Raw]:
+        return [{**TOP, "map": {"blocks": list(blocks), **LINEAR}, **more}, BASE]
+
+    rounds = {"use": "rounds", "recipe": "base"}
+    chain: list[Raw] = [{"use": "closed-form-small", "as": "c0"}]
+    for number in range(1, 22):
+        blocks = [{"use": "scores", "recipe": f"c{number - 1}"}, {"use": "patches", "count": 2}]
+        chain.append({"use": "closed-form-small", "map": {"blocks": blocks}, "as": f"c{number}"})
+    cases = {
+        "found both in one map": top(rounds, {"use": "scores", "recipe": "base"}),
+        "a recipe with `pooled` has no clients": top(rounds, pooled=True),
+        "expected at most 20 recipes that stand on each other": chain[::-1],
+        r"'map.blocks\[0\].weight': expected less than": top({**rounds, "weight": 1e300}),
+    }
+    for said, recipes in cases.items():
+        with pytest.raises(AccordError, match=said):
+            accord.run(study(recipes=recipes), out=tmp_path / "run", workers=1, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_by_files_a_model_of_other_images_is_refused(whole: Path, tmp_path: Path) -> None:
+    rule = {"use": "average", "recalibrate": True}
+    accord.fuse(whole, [rule], trial="base", workers=1, quiet=True, save=tmp_path / "model")
+    saved = SavedModel.load(tmp_path / "model")
+    weights, combiner = saved.weights(0), saved.combiner()
+    other = {
+        "classes": tuple(reversed(saved.header.classes)),
+        "height": 16,
+    }
+    for key, value in other.items():
+        header = saved.header.model_copy(update={key: value})
+        save_model(tmp_path / "model", header, [weights], combiner)
+        out = tmp_path / "briefing.safetensors"
+        with pytest.raises(AccordError, match=f"--from: the model .* has {key}"):
+            accord.brief(study(), out, start_from=tmp_path / "model", record=tmp_path / "made")
+        assert not out.exists()
+
+
 def test_by_files_a_saved_model_takes_the_place_of_the_rounds(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "briefing.safetensors"
     with pytest.raises(AccordError, match=r"'top' stands on 'base'.*--from MODEL"):
@@ -167,6 +207,7 @@ def test_by_files_a_saved_model_takes_the_place_of_the_rounds(whole: Path, tmp_p
     for name, tensor in Briefing.load(folder_of(whole, "top").briefing).tensors.items():
         if name.startswith(net):
             assert torch.equal(Briefing.load(out).tensors[name], tensor), name
+    assert str(tmp_path) not in Briefing.load(out).header.model_dump_json()
 
 
 def test_by_files_a_model_of_several_nets_takes_the_place_of_the_clients(

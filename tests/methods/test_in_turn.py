@@ -19,14 +19,16 @@ from accord.fusion.average import recalibrated
 from accord.fusion.base import Scene
 from accord.fusion.uploads import UploadFiles
 from accord.messages import NET, PUBLIC, Briefing, ServerState, Upload, unprefixed
+from accord.messages.saved_model import SavedModel
 from accord.methods.in_turn import MEAN, InTurn
 from accord.methods.in_turn_from_teacher import InTurnFromTeacher
 from accord.model.predictor import Predictor
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
+from accord.report.exchange import written_lines
 from accord.study.study import load_study
 from federation.test_exchange import images
-from tests_support import same
+from tests_support import CLASSES, same
 
 Raw = dict[str, Any]
 CLIENTS = ("a", "b", "c")
@@ -49,6 +51,11 @@ def study(**changes: Any) -> Raw:
         "references": False,
         **changes,
     }
+
+
+def with_method(**method: Any) -> Raw:
+    turns = study()["recipes"][0]
+    return {"recipes": [{**turns, "method": {"use": "in-turn-from-teacher", **method}}]}
 
 
 def trial(out: Path) -> TrialFolder:
@@ -160,6 +167,8 @@ def test_the_last_round_is_measured_also_where_it_ends_no_whole_turn() -> None:
         ({"rounds": {"count": 9}}, "2 turns of equal length; found 9. Remove rounds.count"),
         ({"rounds": {"fraction": 0.5}}, "asks one client in each round. Remove rounds"),
         ({"rounds": {"min_fit_clients": 2}}, "asks one client in each round. Remove"),
+        (with_method(turns=9_999), "9999 turns of 3 clients are 29997 rounds; expected at most"),
+        (with_method(turns=2, merge="median"), "merge: expected average, .* found median"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes: Raw, message: str, tmp_path: Path) -> None:
@@ -200,16 +209,73 @@ def test_by_files_a_round_takes_one_upload_and_tells_of_a_client_asked_twice(
         accord.fuse_files(at.path, list(sent.values()), [], following=following)
     found = accord.fuse_files(at.path, [sent[first]], [], following=following, tell=told.append)
     assert found.following is not None
+    assert "Send it to one client" in " ".join(written_lines(found.following))
     assert not [line for line in told if "turn" in line]
     again = tmp_path / "again.safetensors"
     accord.answer(found.following.path, clients[first], first).save(again)
-    accord.fuse_files(
-        found.following.path, [again], [], following=tmp_path / "b3.safetensors", tell=told.append
-    )
+    third = tmp_path / "b3.safetensors"
+    accord.fuse_files(found.following.path, [again], [], following=third, tell=told.append)
     assert [line for line in told if "has answered before in turn 1 of 2" in line]
+    accord.answer(third, clients[second], second).save(again)
+    told.clear()
+    end = accord.fuse_files(third, [again], [], save=tmp_path / "model", tell=told.append)
+    assert end.trained == (first, second)
+    assert SavedModel.load(tmp_path / "model").header.origin["clients"] == [first, second]
+    # Classes are missing only if none of the clients so far has any images of them.
+    counts = [Upload.load(path).tensors["label_counts"] for path in (sent[first], again)]
+    absent = [
+        name for name, n in zip(CLASSES, (counts[0] + counts[1]).tolist(), strict=True) if not n
+    ]
+    lines = [line for line in told if "no client has images of" in line]
+    assert lines == [
+        f"no client has images of {', '.join(absent)}: the model cannot recognise them"
+    ] * bool(absent)
+
+
+def test_by_files_a_damaged_file_of_the_server_is_refused(whole: Path, tmp_path: Path) -> None:
+    at = accord.brief(study(), tmp_path / "b1.safetensors", record=tmp_path / "made", workers=1)
+    clients = images(whole, tmp_path / "images")
+    name = next(iter(clients))
+    sent = tmp_path / "sent.safetensors"
+    accord.answer(at.path, clients[name], name).save(sent)
+    assert at.server is not None
+    state = ServerState.load(at.server)
+    nan = {MEAN + "weight": torch.tensor([torch.nan])}
+    damaged = {
+        "holds NaN or infinity": ServerState(state.header, {**state.tensors, **nan}),
+        r"answered.*Restore it from a copy": state.with_own({"answered": 3}),
+        r"answered\.0.*Restore": state.with_own({"answered": [3]}),
+        "expected 10 label counts of each client": state.with_own({"label_counts": {"a": [1]}}),
+    }
+    for said, bad in damaged.items():
+        bad.save(at.server)
+        with pytest.raises(AccordError, match=said):
+            accord.fuse_files(at.path, [sent], [], following=tmp_path / "b2.safetensors")
+    assert not (tmp_path / "b2.safetensors").exists()
+
+
+def test_without_the_mean_so_far_there_is_no_result(whole: Path) -> None:
+    """The last turn has three rounds; the mean of its first net is part of the state."""
+    folder, method = trial(whole), InTurnFromTeacher(merge={"use": "average"}, count=6, turns=2)
+    state = ServerState.load(folder.round(5).server_state)
+    without = {n: t for n, t in state.tensors.items() if not n.startswith(MEAN)}
+    (path,) = (folder.round(5).path / "uploads").iterdir()
+    briefing = Briefing.load(folder.round(5).briefing)
+    uploads = UploadFiles([path], briefing)
+    public = public_images(briefing)
+    assert public is not None
+    scene = Scene(uploads, briefing, public, public, torch.device("cpu"))
+    method.advance(state, scene)
+    with pytest.raises(AccordError, match="lacks the mean of the last turn"):
+        method.advance(ServerState(state.header, without), scene)
 
 
 def test_by_files_the_study_must_tell_the_number_of_clients(tmp_path: Path) -> None:
     asked = study(partition={"scheme": "sites"})
     with pytest.raises(AccordError, match=r"Set rounds\.count to their number times 2"):
+        accord.brief(asked, tmp_path / "b1.safetensors", record=tmp_path / "made", workers=1)
+    asked["rounds"] = {"count": 7}
+    with pytest.raises(
+        AccordError, match="expected a multiple of 2, because the method has 2 turn"
+    ):
         accord.brief(asked, tmp_path / "b1.safetensors", record=tmp_path / "made", workers=1)

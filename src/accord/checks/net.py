@@ -26,12 +26,26 @@ def check_net(upload: Upload, briefing: Briefing, where: str) -> None:
     encoder = net.encoder
     if not isinstance(encoder, Encoder):
         raise TypeError("clients that train nets have no map")
+    _check_fixed(upload, briefing, net, where)
     answer = _answer_to_noise(upload, briefing, net, where)
     _check_sizes(upload, where)
     pixels = largest_pixels(header.mean, header.std, header.height, header.width)
     _check_running(upload, briefing, encoder, pixels, where)
     _check_features(upload, encoder, pixels, where)
     _check_noise(upload, answer, where)
+
+
+def _check_fixed(upload: Upload, briefing: Briefing, net: Net, where: str) -> None:
+    """A layer that is never trained, such as a whitened one, is that of the briefing."""
+    for name, parameter in net.named_parameters():
+        full = NET + name
+        if parameter.requires_grad or full not in briefing.tensors:
+            continue
+        if not torch.equal(upload.tensors[full], briefing.tensors[full]):
+            raise AccordError(
+                f"{where}: tensor {full!r} is fixed and should be that of the briefing; found "
+                f"another one. {REMEDY}"
+            )
 
 
 def _check_sizes(upload: Upload, where: str) -> None:

@@ -46,16 +46,19 @@ class Hostile:
     def net(self, trained: Net, data: ImageSet, steps: int, device: torch.device) -> Net:
         """The net that is sent; its batch norms have statistics that fit, and count `steps`.
 
-        The client's own net is not changed.
+        Layers that are never trained stay those of the briefing, or the server would refuse it. The
+        client's own net is not changed.
         """
         start = unprefixed(NET, self.briefing.tensors)
-        learnt = {name: p.detach().cpu() for name, p in trained.named_parameters()}
+        parameters = trained.named_parameters()
+        learnt = {name: p.detach().cpu() for name, p in parameters if p.requires_grad}
         changed = self.attack.weights(learnt, start, self._draws())
         sent = copy.deepcopy(trained)
         if any(not torch.equal(tensor, learnt[name]) for name, tensor in changed.items()):
             with torch.no_grad():
                 for name, parameter in sent.named_parameters():
-                    parameter.copy_(changed[name])
+                    if name in changed:
+                        parameter.copy_(changed[name])
             measure_batch_norms(sent, data, self.briefing.header, device)
         for name, buffer in sent.named_buffers():
             if name.endswith("num_batches_tracked"):

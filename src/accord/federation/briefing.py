@@ -121,7 +121,7 @@ def _of_closed_form(
             backbone=net_config.backbone,
             norm=net_config.norm,
             head="linear",
-            map=fixed.model_dump(mode="json"),
+            map=fixed.sent().model_dump(mode="json"),
         ),
     )
     classes, draws = len(allocation.classes), torch_generator(trial.seed, "net")

@@ -293,5 +293,4 @@ def _check_turns(trial: Trial, clients: int) -> None:
             f"the method {trial.recipe.method_name} asks one client in each round. Remove "
             "rounds.fraction and rounds.min_fit_clients, or use another method."
         )
-    if clients:  # with files, it is not known which clients there are
-        method.require_clients(clients)
+    method.require_clients(clients)  # 0: with files, it is not known which clients there are

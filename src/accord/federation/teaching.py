@@ -57,8 +57,12 @@ def refuse_other_labels(trial: Trial, allocation: Allocation) -> None:
     if isinstance(recipe, TrainingRecipe) and (recipe.labels_from or recipe.labels_model):
         _refuse_other_teacher(trial)
     model = labelling_model(trial)
-    if model is None:
-        return
+    if model is not None:
+        refuse_other_images(model, allocation, "labels_model")
+
+
+def refuse_other_images(model: SavedModel, allocation: Allocation, where: str) -> None:
+    """Refuses a model for images of another size, or of other classes, than those of the study."""
     _, height, width, channels = allocation.dataset.train.images.shape
     expected = {
         "classes": allocation.classes,
@@ -70,7 +74,7 @@ def refuse_other_labels(trial: Trial, allocation: Allocation) -> None:
         found = getattr(model.header, name)
         if found != wanted:
             raise AccordError(
-                f"labels_model: the model {model.folder} has {name} {_said(found)}; the study has "
+                f"{where}: the model {model.folder} has {name} {_said(found)}; the study has "
                 f"{_said(wanted)}. Choose a model for these images."
             )
 

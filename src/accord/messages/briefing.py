@@ -5,9 +5,15 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from accord.closed_form.packing import Packing
 from accord.core.budget import MOST_ROUNDS, Budget
@@ -21,21 +27,37 @@ LARGEST = 1_024  # pixels of a side, as in a study
 MOST_CLASSES = 100_000
 
 
+def _settled(spec: Spec | None) -> Spec | None:
+    """Refuses a map with a block that would read a saved model where the message is read."""
+    given = (spec or {}).get("blocks")
+    for block in given if isinstance(given, list | tuple) else ():
+        if isinstance(block, dict):
+            if "model" in block and not block.get("digest"):
+                raise ValueError("a block names a saved model and does not say its digest")
+            _settled(block.get("map") if isinstance(block.get("map"), dict) else None)
+    return spec
+
+
+Mean = tuple[Annotated[float, Field(ge=-100, le=100)], ...]  # of pixels from 0 to 1
+Std = tuple[Annotated[float, Field(ge=1e-4, le=100)], ...]
+MapSpec = Annotated[Spec, AfterValidator(_settled)]
+
+
 class NetHeader(Config):
     """The net to build: the study's backbone and norm, the recipe's head, and its map if any."""
 
     backbone: str
     norm: Literal["batch", "group"]
     head: str
-    map: Spec | None = None  # a map of fixed features that replaces the encoder
+    map: MapSpec | None = None  # a map of fixed features that replaces the encoder
 
 
 class TeacherHeader(Config):
     """The server's teacher: its net, and the normalisation of the images that it expects."""
 
     net: NetHeader
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: Mean
+    std: Std
 
 
 class TrainingSpec(Config):
@@ -73,7 +95,7 @@ class TrainingSpec(Config):
 class SummingSpec(Config):
     """The part of a recipe that a client uses to sum fixed features."""
 
-    map: Spec
+    map: MapSpec
     packing: Packing = Field("float32", description="number format of the scatter in an upload")
 
 
@@ -107,8 +129,8 @@ class BriefingHeader(Config):
     width: int = Field(gt=0, le=LARGEST)
     channels: int = Field(gt=0, le=3)
     classes: tuple[str, ...] = Field(min_length=2, max_length=MOST_CLASSES)
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: Mean
+    std: Std
     augment: str
     net: NetHeader
     training: TrainingSpec | SummingSpec

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -25,7 +25,7 @@ from accord.core.reading import read_plain
 from accord.core.replacing import new_version, recover
 from accord.core.targets import found_at, refuse_folder, settled
 from accord.messages.base import seal, tensors_of
-from accord.messages.briefing import LARGEST, MOST_CLASSES, BriefingHeader, NetHeader
+from accord.messages.briefing import LARGEST, MOST_CLASSES, BriefingHeader, Mean, NetHeader, Std
 
 COMBINER = "combiner.safetensors"
 MOST_NETS = 100_000  # of a model
@@ -40,8 +40,8 @@ class ModelHeader(Config):
     height: int = Field(gt=0, le=LARGEST)
     width: int = Field(gt=0, le=LARGEST)
     channels: int = Field(gt=0, le=3)
-    mean: tuple[float, ...]
-    std: tuple[Annotated[float, Field(gt=0)], ...]
+    mean: Mean
+    std: Std
     net: NetHeader
     nets: int = Field(ge=1, le=MOST_NETS)
     combiner: str

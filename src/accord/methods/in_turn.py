@@ -7,14 +7,18 @@ more of it. This is known as sequential federated learning (Li and Lyu, 2023, ar
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from accord.core.budget import MOST_ROUNDS
 from accord.core.errors import AccordError
+from accord.core.parts import make_part
 from accord.core.randomness import numpy_generator
-from accord.fusion.base import Scene
+from accord.fusion.average import Average
+from accord.fusion.base import Scene, fusions
 from accord.messages import NET, ServerState, prefixed, unprefixed
 from accord.messages.server_state import SERVER
 from accord.methods.averaging import Averaging
@@ -56,15 +60,33 @@ class InTurn(Averaging):
         return not self.count
 
     def rounds_for(self, clients: int) -> int:
-        return self.count or self.turns * clients
+        found = self.count or self.turns * clients
+        if found > MOST_ROUNDS:
+            raise AccordError(
+                f"method.turns: {self.turns} turns of {clients} clients are {found} rounds; "
+                f"expected at most {MOST_ROUNDS}. Use fewer turns or clients."
+            )
+        return found
 
     def require_clients(self, clients: int) -> None:
-        if self.rounds % (self.turns * clients):
+        least = self.turns * max(clients, 1)
+        if self.rounds % least:
+            asked = f"each round asks one of {clients} clients, and " if clients else ""
             raise AccordError(
-                f"rounds.count: expected a multiple of {self.turns * clients}, because each round "
-                f"asks one of {clients} clients, and the method has {self.turns} turns of equal "
-                f"length; found {self.rounds}. Remove rounds.count, or change method.turns."
+                f"rounds.count: expected a multiple of {least}, because {asked}the method has "
+                f"{self.turns} turns of equal length; found {self.rounds}. Remove rounds.count, or "
+                "change method.turns."
             )
+
+    def filled(self, fusion: dict[str, Any], where: str) -> Self:
+        found = super().filled(fusion, where)
+        if not isinstance(make_part(fusions, found.merge, where), Average):
+            raise AccordError(
+                f"{where}.method.merge: expected average, because each round has one upload and "
+                f"nothing to compare it with; found {(found.merge or {}).get('use')}. Set average, "
+                "or use a method whose clients train at the same time, such as averaging."
+            )
+        return found
 
     def chosen(self, clients: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
         turn, place = divmod(number - 1, len(clients))
@@ -88,6 +110,11 @@ class InTurn(Averaging):
         share = 1 / self.turn
         net = unprefixed(NET, following.tensors)
         before = unprefixed(MEAN, state.tensors)
+        if left < self.turn - 1 and before.keys() != net.keys():
+            raise AccordError(
+                "the server's state is damaged: it lacks the mean of the last turn's nets so far. "
+                "Restore it from a copy, or begin again."
+            )
         mean = {
             name: before.get(name, torch.zeros_like(tensor, dtype=torch.double)) + share * tensor
             for name, tensor in net.items()

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accord.core.names import shown
+from accord.core.parts import make_part
+from accord.messages import Briefing
+from accord.methods import methods
 
 if TYPE_CHECKING:
     from accord.federation.exchange.brief import Written
@@ -21,12 +24,19 @@ def written_lines(written: Written) -> list[str]:
     lines = [
         f"{path}: the briefing of {recipe}, {of}{len(header.classes)} classes, images "
         f"{header.height}×{header.width}×{header.channels}, {size:.1f} MB",
-        "Send it to every client. A client answers with:",
+        _receivers(written.briefing),
         f"  accord answer {path.name} IMAGES --name NAME --out NAME.safetensors",
     ]
     if written.server is not None:
         lines.append(f"{written.server}: the server's own file, needed after the round. Keep it.")
     return lines
+
+
+def _receivers(briefing: Briefing) -> str:
+    origin = briefing.header.origin
+    if origin is not None and make_part(methods, origin.method, "method").one_by_one:
+        return "Send it to one client that has not answered in this turn. It answers with:"
+    return "Send it to every client. A client answers with:"
 
 
 def fused_lines(fused: Fused, save: Path | None) -> list[str]:
@@ -39,6 +49,8 @@ def fused_lines(fused: Fused, save: Path | None) -> list[str]:
         f"fused {count} upload{'s' if count > 1 else ''}, {images} images, {size:.1f} MB: "
         f"{', '.join(map(shown, inbox.clients))}"
     ]
+    if len(fused.trained) > count:
+        lines.append(f"clients that have trained this net: {', '.join(map(shown, fused.trained))}")
     if inbox.left_out:
         lines.append(f"left out: {', '.join(map(shown, inbox.left_out))}")
     if fused.metrics:

@@ -10,6 +10,8 @@ from accord.fusion.base import Merge
 from accord.study.recipe import ClosedFormRecipe, Recipe
 from accord.study.resolve import resolve
 
+LONGEST = 20  # recipes of a chain; the header of the last one's briefing describes all of them
+
 
 def with_bases(recipes: Sequence[Recipe], folder: Path) -> list[Recipe]:
     """The recipes, each after the recipe that it stands on, which is added if it is missing."""
@@ -21,6 +23,11 @@ def with_bases(recipes: Sequence[Recipe], folder: Path) -> list[Recipe]:
         if recipe.name in above:
             raise AccordError(
                 f"recipes.{recipe.name}: it stands on itself: {' → '.join((*above, recipe.name))}."
+            )
+        if len(above) >= LONGEST:
+            raise AccordError(
+                f"recipes.{above[0]}: expected at most {LONGEST} recipes that stand on each other; "
+                f"found more: {' → '.join(above[:3])} → …. Shorten the chain."
             )
         if name is not None:
             base = listed.get(name) or resolve(name, folder)
@@ -35,6 +42,11 @@ def with_bases(recipes: Sequence[Recipe], folder: Path) -> list[Recipe]:
 
 def _check_base(recipe: Recipe, base: Recipe) -> None:
     """Refuses to stand on a recipe whose result cannot be used, or that has another name."""
+    if recipe.pooled:
+        raise AccordError(
+            f"recipes.{recipe.name}: a recipe with `pooled` has no clients and cannot stand on "
+            f"{recipe.stands_on!r}, whose clients train or sum. Remove pooled."
+        )
     if base.name != recipe.stands_on:
         raise AccordError(
             f"recipes.{recipe.name}: expected the name of the recipe that it stands on; found "

@@ -183,7 +183,7 @@ class ClosedFormRecipe(Recipe):
 
     @property
     def training(self) -> SummingSpec:
-        return SummingSpec(map=self.map.model_dump(mode="json"), packing=self.packing)
+        return SummingSpec(map=self.map.sent().model_dump(mode="json"), packing=self.packing)
 
     @property
     def method_name(self) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from accord.core.config import parse
 from accord.core.errors import AccordError
+from accord.messages import NetHeader
 from accord.messages.saved_model import SavedModel, save_model
 from accord.model.predictor import Predictor
 from accord.nets.maps import FeatureMap, MapConfig, draw_map, patches
@@ -55,6 +57,26 @@ def test_a_client_needs_no_file_of_it(model: Path) -> None:
     found = FeatureMap(MapConfig.model_validate(told), 1).eval()
     found.load_state_dict(values)
     assert at(found, noise(2, 1, 8, 8)).isfinite().all()
+
+
+def test_a_message_names_no_folder_and_opens_none(model: Path) -> None:
+    """A briefing with another folder must not make a client look into it."""
+    sent = kept(model).sent()
+    assert sent.blocks[0]["model"] == ""
+    assert str(model) not in sent.model_dump_json()
+    values = draw_map(kept(model), 1, origins())
+    shutil.rmtree(model)
+    found = FeatureMap(MapConfig.model_validate(sent.model_dump(mode="json")), 1).eval()
+    found.load_state_dict(values)
+    inner = {"blocks": [{**sent.blocks[0], "model": str(model), "digest": ""}]}
+    outer = {"blocks": [{"use": "scores", "recipe": "below", "classes": 2, "map": inner}]}
+    for told in (inner, outer):
+        with pytest.raises(AccordError, match="names a saved model and does not say its digest"):
+            parse(
+                NetHeader,
+                {"backbone": "conv4", "norm": "batch", "head": "linear", "map": told},
+                "header",
+            )
 
 
 def test_another_model_in_its_place_is_refused(model: Path) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from accord.core.errors import AccordError
 from accord.messages import unprefixed
-from accord.messages.saved_model import SavedModel
+from accord.messages.saved_model import SavedModel, save_model
+from accord.nets.limits import largest_pixels
 from accord.nets.maps import Around, Earlier, FeatureMap, MapConfig, draw_map, patches
 from accord.nets.settings import NetConfig
 from core.cases import looped
@@ -83,3 +85,51 @@ def test_those_of_a_saved_model_are_the_same(model: Path) -> None:
     seen = (images * 0.35 + 0.3 - header.mean[0]) / header.std[0]
     expected = at(inner, seen) @ weights["head.prototypes"].T + weights["head.bias"]
     torch.testing.assert_close(at(found, images), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_no_image_goes_beyond_their_limits(model: Path) -> None:
+    """Scores have limits like all other features, so that nobody can send larger sums."""
+    saved = SavedModel.load(closed_model(model))
+    blocks = [{"use": "kept-scores", "model": str(saved.folder)}, {**SMALL, "variant": 1}]
+    found = drawn(MapConfig(blocks=tuple(blocks)))
+    pixels = largest_pixels((0.3,), (0.35,), 8, 8)
+    limits = found.limits(pixels)
+    assert limits.low.isfinite().all()
+    assert limits.high.isfinite().all()
+    draws = torch.Generator().manual_seed(3)
+    raw = torch.rand(200, 1, 8, 8, generator=draws)
+    features = at(found, (torch.cat([raw, raw.round()]) - 0.3) / 0.35)
+    assert (features >= limits.low).all()
+    assert (features <= limits.high).all()
+    assert float(features.norm(dim=1).max()) <= limits.norm
+    # They are not so wide that they allow anything.
+    assert float(limits.high[:10].max()) < 100 * float(features[:, :10].abs().max())
+
+
+def test_a_model_that_is_not_what_it_says_is_refused(model: Path) -> None:
+    saved = SavedModel.load(closed_model(model))
+    weights, combiner = saved.weights(0), saved.combiner()
+    without = {name: tensor for name, tensor in weights.items() if name != "head.bias"}
+    narrow = weights | {"head.prototypes": weights["head.prototypes"][:, 1:]}
+    whole = weights | {"head.bias": weights["head.bias"].int()}
+    inner = saved.header.net.map or {}
+    unsettled = {**inner, "blocks": [{"use": "scores", "recipe": "below"}]}
+    cases: tuple[tuple[dict[str, Any], dict[str, torch.Tensor], str], ...] = (
+        (inner, without, r"'bias' should be float32 \(10,\); found absent"),
+        (inner, narrow, r"'prototypes' should be float32 \(10, 72\); found float32 \(10, 71\)"),
+        (inner, whole, r"'bias' should be float32 \(10,\); found int32"),
+        (unsettled, weights, "its net cannot be built: the earlier map is not known yet"),
+        ({}, weights, "damaged"),
+    )
+    for said, tensors, wrong in cases:
+        net = saved.header.net.model_copy(update={"map": said})
+        header = saved.header.model_copy(update={"net": net})
+        save_model(saved.folder, header, [tensors], combiner)
+        with pytest.raises(AccordError, match=wrong):
+            MapConfig(blocks=({"use": "kept-scores", "model": str(saved.folder)},))
+
+
+def test_a_digest_of_its_own_is_refused() -> None:
+    for use in ("kept-scores", "encoder"):
+        with pytest.raises(AccordError, match="`digest` is set automatically"):
+            MapConfig(blocks=({"use": use, "model": "nowhere", "digest": "00"},))

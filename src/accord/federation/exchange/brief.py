@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.attacks.settings import NO_ATTACK
+from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.core.targets import refuse_file
 from accord.data.schemes import make_scheme
@@ -18,6 +19,7 @@ from accord.federation.plan import Plan
 from accord.federation.run import execute_runs
 from accord.federation.starting import first_briefing
 from accord.federation.tasks import Task
+from accord.federation.teaching import refuse_other_images
 from accord.federation.trial_run import TrialRun
 from accord.federation.work import Run
 from accord.fusion.base import ReferenceRule
@@ -57,6 +59,7 @@ def brief_file(
     If the recipe needs a teacher or drawn features, these are made first, in `record`.
     """
     trial = only_trial(study)
+    below = start_from if trial.before is not None else None
     if trial.before is not None:
         trial, start_from = _standing_on(trial, start_from), None
     alone = _alone(study, trial)
@@ -67,6 +70,8 @@ def brief_file(
     *helpers, run = plan.runs(record)
     if not isinstance(run, TrialRun):
         raise TypeError("the last run of a plan is that of its trial")
+    if below is not None:
+        refuse_other_images(SavedModel.load(below), run.allocation, "--from")
     _execute(alone, record, run, helpers, engine, watcher)
     if record.path.exists():
         record.keep_roots(plan.roots)
@@ -177,7 +182,8 @@ def _standing_on(trial: Trial, model: Path | None) -> Trial:
     changed: dict[str, Any] = {"labels_model": str(model.absolute())}
     if isinstance(recipe, ClosedFormRecipe):
         blocks = [one for spec in recipe.map.blocks for one in _kept(spec, model)]
-        found = MapConfig.model_validate({**recipe.map.model_dump(), "blocks": blocks})
+        values = {**recipe.map.model_dump(), "blocks": blocks}
+        found = parse(MapConfig, values, f"recipes.{recipe.name}.map")
         changed = {"map": found}
     return replace(trial, recipe=recipe.model_copy(update=changed), before=None)
 

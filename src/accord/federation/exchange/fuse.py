@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from accord.core.errors import AccordError, ClientError
 from accord.core.metrics import Metrics, Tally
-from accord.core.names import shown
+from accord.core.names import natural, shown
 from accord.core.parts import make_part
 from accord.core.randomness import numpy_generator
 from accord.core.threads import one_thread
@@ -24,6 +23,7 @@ from accord.data.raw import Progress
 from accord.federation.answering import labelled_images
 from accord.federation.exchange.brief import Written, refuse_to_brief, server_file, write_round
 from accord.federation.exchange.inbox import Inbox, read_inbox
+from accord.federation.exchange.kept import Answers, Kept, read_kept
 from accord.federation.exchange.turn import check_turn
 from accord.federation.fuse_again import read_fusion
 from accord.federation.measuring.scope import after_advance
@@ -41,8 +41,6 @@ from accord.model.predictor import Predictor
 from accord.study.syntax import Spec
 
 Tell = Callable[[str], None]
-COUNTS = "label_counts"  # of every client that has answered, in the server's own file
-ANSWERED = "answered"  # the clients of each round, there too
 PROBES = 4  # images of noise on which every net must give finite answers
 
 
@@ -53,6 +51,7 @@ class Fused:
     inbox: Inbox
     metrics: dict[str, Metrics]  # fusion → its metrics on the test images
     tested: int  # number of test images
+    trained: tuple[str, ...]  # the clients that the result has learnt from
     following: Written | None = None  # the files of the next round
 
 
@@ -81,9 +80,11 @@ def fuse_files(
     fusions = work.fusions(asked, save)
     work.refuse_mistakes(save, test, following)
     inbox = read_inbox(path, briefing, uploads, without, tell)
-    inbox.refuse_other_counts(work.counts_before())
-    work.check_turn(inbox)
-    lost = inbox.unseen_classes()
+    kept = read_kept(path)
+    before = Answers() if kept is None else kept.answers
+    inbox.refuse_other_counts(before.label_counts)
+    trained = work.checked_turn(inbox, before)
+    lost = inbox.unseen_classes(before.label_counts)
     if lost:
         tell(f"no client has images of {', '.join(lost)}: the model cannot recognise them")
     own = work.images(public, "--public") or _none(briefing)
@@ -93,16 +94,16 @@ def fuse_files(
         scene = work.scene(inbox, own, clients)
         work.require(fusions, len(own))
         needs_state = following is not None or any(after_advance(f.rule) for f in fusions)
-        state = work.advanced(scene) if needs_state else None
+        state = work.advanced(scene, kept) if needs_state else None
         metrics = {}
         for fusion in fusions:
-            with work.model(fusion, inbox, replace(scene, after=state)) as model:
+            with work.model(fusion, inbox, trained, replace(scene, after=state)) as model:
                 if measured is not None:
                     metrics[fusion.label] = _metrics(model, measured)
                 if save is not None and fusion is fusions[0]:
                     model.save(save)
     written = write_round(state, following) if following is not None and state else None
-    return Fused(inbox, metrics, len(measured) if measured is not None else 0, written)
+    return Fused(inbox, metrics, len(measured) if measured is not None else 0, trained, written)
 
 
 @dataclass(frozen=True)
@@ -220,49 +221,40 @@ class _Work:
             clients=max(clients or 0, len(inbox.arrived)),
         )
 
-    def advanced(self, scene: Scene) -> ServerState:
+    def advanced(self, scene: Scene, kept: Kept | None) -> ServerState:
         """The state after this round."""
-        kept, origin = server_file(self.path), self.briefing.header.origin
-        if origin is None or not kept.exists():
+        origin = self.briefing.header.origin
+        if origin is None or kept is None:
             raise AccordError(
-                f"expected the server's own file of this round at {kept}, which `accord brief` or "
-                "`accord fuse --next` wrote beside the briefing; found none. Put it there."
+                f"expected the server's own file of this round at {server_file(self.path)}, which "
+                "`accord brief` or `accord fuse --next` wrote beside the briefing; found none. Put "
+                "it there."
             )
-        state = ServerState.load(kept)
-        if state.briefing().digest != self.briefing.digest:
-            raise AccordError(
-                f"{kept} belongs to another briefing than {self.path}. Put the right file there."
-            )
+        kept.refuse_other(self.briefing, self.path)
         method = self.method(origin)
         method.require(self.briefing.header.net.norm, len(scene.public))
         counts = {s.header.client: s.label_counts.tolist() for s in scene.uploads.summaries()}
-        answered = [*state.header.own.get(ANSWERED, []), sorted(counts)]
-        known = {**state.header.own.get(COUNTS, {}), **counts}
-        return method.advance(state, scene).with_own({COUNTS: known, ANSWERED: answered})
+        answers = kept.answers.and_now(counts)
+        return method.advance(kept.state, scene).with_own(answers.model_dump(mode="json"))
 
     def method(self, origin: Origin) -> Method:
         found: Method = make_part(methods, origin.method, f"{self.path}: method")
         return found
 
-    def check_turn(self, inbox: Inbox) -> None:
+    def checked_turn(self, inbox: Inbox, before: Answers) -> tuple[str, ...]:
+        """The clients that the result has learnt from: with turns, those of all rounds so far."""
         origin = self.briefing.header.origin
         method = None if origin is None else self.method(origin)
-        if isinstance(method, InTurn):
-            answered = self.kept().get(ANSWERED, [])
-            check_turn(self.path, method, inbox.clients, answered, self.tell)
-
-    def kept(self) -> dict[str, Any]:
-        """The server's own values, from its file of this round."""
-        kept = server_file(self.path)
-        return ServerState.load(kept).header.own if kept.is_file() else {}
-
-    def counts_before(self) -> dict[str, list[int]]:
-        """Client → its label counts in an earlier round, from the server's own file."""
-        found = self.kept().get(COUNTS, {})
-        return found if isinstance(found, dict) else {}
+        if not isinstance(method, InTurn):
+            return tuple(inbox.clients)
+        check_turn(self.path, method, inbox.clients, before.answered, self.tell)
+        everybody = {name for names in (*before.answered, inbox.clients) for name in names}
+        return tuple(sorted(everybody, key=natural))
 
     @contextmanager
-    def model(self, fusion: NamedFusion, inbox: Inbox, scene: Scene) -> Iterator[Predictor]:
+    def model(
+        self, fusion: NamedFusion, inbox: Inbox, trained: Sequence[str], scene: Scene
+    ) -> Iterator[Predictor]:
         """The model of a fusion; the nets that it merges are kept until the end of the block."""
         folder = Path(tempfile.mkdtemp(prefix="accord-"))
         try:
@@ -275,7 +267,7 @@ class _Work:
             origin = {
                 "briefing": self.briefing.digest,
                 "round": self.briefing.header.round,
-                "clients": inbox.clients,
+                "clients": list(trained),
             }
             yield model_of(fusion, nets, self.briefing, origin)
         except ClientError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,25 +53,24 @@ class Inbox:
     def clients(self) -> list[str]:
         return [one.client for one in self.arrived]
 
-    def refuse_other_counts(self, before: dict[str, list[int]]) -> None:
+    def refuse_other_counts(self, before: Mapping[str, Sequence[int]]) -> None:
         """Refuses clients that had other images in the round before; `before` has their counts."""
         for one in self.arrived:
             known = before.get(one.client)
             if known is not None and tuple(known) != one.label_counts:
                 raise AccordError(
-                    f"{one.path}: client {shown(one.client)} sent the label counts {known} in the "
-                    f"round before; found {list(one.label_counts)}. Ask it to answer with the same "
-                    f"images, or leave it out: --without {one.path.name}"
+                    f"{one.path}: client {shown(one.client)} sent the label counts "
+                    f"{list(known)} in the round before; found {list(one.label_counts)}. Ask it to "
+                    f"answer with the same images, or leave it out: --without {one.path.name}"
                 )
 
     def files(self) -> UploadFiles:
         return UploadFiles([one.path for one in self.arrived], self.briefing)
 
-    def unseen_classes(self) -> list[str]:
-        """The classes of which no client has an image."""
-        totals = [
-            sum(counts) for counts in zip(*(o.label_counts for o in self.arrived), strict=True)
-        ]
+    def unseen_classes(self, before: Mapping[str, Sequence[int]]) -> list[str]:
+        """The classes of which no client has an image; `before`: of clients of earlier rounds."""
+        known = [*before.values(), *(one.label_counts for one in self.arrived)]
+        totals = [sum(counts) for counts in zip(*known, strict=True)]
         named = zip(self.briefing.header.classes, totals, strict=True)
         return [name for name, total in named if not total]
 

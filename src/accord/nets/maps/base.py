@@ -87,7 +87,7 @@ class BlockModule(nn.Module, ABC):
 class Block(Config, ABC):
     """The parameters of a block of fixed features."""
 
-    weight: float = Field(1.0, gt=0, description="factor of this block's features")
+    weight: float = Field(1.0, ge=1e-6, le=1e6, description="factor of this block's features")
 
     @abstractmethod
     def build(self, channels: int) -> BlockModule:
@@ -99,6 +99,10 @@ class Block(Config, ABC):
 
     def settled(self, around: Around) -> Self:  # noqa: ARG002
         """A copy with all settings that a client needs."""
+        return self
+
+    def sent(self) -> Self:
+        """A copy with what clients may know, for a message."""
         return self
 
     @property

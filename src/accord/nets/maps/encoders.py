@@ -231,8 +231,15 @@ class Kept(InModel, Stages):
     def told_by(self, found: SavedModel) -> dict[str, object]:
         return {"backbone": found.header.net.backbone, "norm": found.header.net.norm}
 
+    @property
+    def told(self) -> bool:
+        return self.backbone is not None and self.norm is not None
+
     def taken_from(self, found: SavedModel) -> dict[str, Tensor]:
         return unprefixed("encoder.", found.weights(self.net))
+
+    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {f"encoders.0.{name}": tensor for name, tensor in tensors.items()}
 
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:
         self.taken(channels)  # refuses images of another kind before anything is computed

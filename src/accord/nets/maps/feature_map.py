@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import torch
@@ -42,7 +43,10 @@ class MapConfig(Config):
         "kernel",
     )
     gamma: float = Field(
-        0.3, gt=0, description="γ of the kernel, at a mean squared distance of 1 between images"
+        0.3,
+        ge=1e-6,
+        le=100,
+        description="γ of the kernel, at a mean squared distance of 1 between images",
     )
     teacher_epochs: int | None = Field(
         None,
@@ -75,6 +79,11 @@ class MapConfig(Config):
             raise ValueError(
                 f"a map can stand on one other recipe; found {', '.join(sorted(named))}. Name the "
                 "same recipe in all blocks `rounds`"
+            )
+        if len({part.below for part in self.parts if part.stands_on}) > 1:
+            raise ValueError(
+                "a block `rounds` needs a recipe whose clients train nets, and a block `scores` "
+                "one whose clients send sums; found both in one map. Remove one of them"
             )
         if not self.teachers and self.teacher_epochs is not None:
             raise ValueError(
@@ -112,10 +121,17 @@ class MapConfig(Config):
 
     def settled(self, around: Around, flips: bool) -> Self:
         """A copy with all settings that a client needs; `flips`: mirrored images are alike."""
-        parts = zip(self.blocks, self.parts, strict=True)
-        found = [part_spec(spec["use"], part.settled(around)) for spec, part in parts]
         mirror = flips if self.mirror is None else self.mirror
-        return self.model_copy(update={"blocks": tuple(found), "mirror": mirror})
+        return self._each(lambda part: part.settled(around), mirror=mirror)
+
+    def sent(self) -> Self:
+        """A copy with what clients may know, for a message."""
+        return self._each(lambda part: part.sent())
+
+    def _each(self, change: Callable[[Block], Block], **more: Any) -> Self:
+        parts = zip(self.blocks, self.parts, strict=True)
+        found = tuple(part_spec(spec["use"], change(part)) for spec, part in parts)
+        return self.model_copy(update={"blocks": found, **more})
 
 
 class FeatureMap(nn.Module):

@@ -6,12 +6,16 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Self
 
+import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from accord.core.errors import AccordError
-from accord.messages.saved_model import SavedModel, digest_of
+from accord.core.text import one_line
+from accord.messages.saved_model import AGAIN, SavedModel, digest_of
 from accord.nets.maps.base import Block
+
+OWN = {"scale", "shift"}  # tensors of a block that come from the study and not from the model
 
 
 class InModel(Block):
@@ -29,7 +33,14 @@ class InModel(Block):
             told = {**self.told_by(found), "digest": digest_of(self.taken_from(found))}
             for name, value in told.items():
                 object.__setattr__(self, name, value)
+            self._refuse_misfit(found)
+        elif not self.told:
+            raise ValueError("`digest` is set automatically. Remove it")
         return self
+
+    def sent(self) -> Self:
+        """The block in a message: no other machine needs to know where the model is."""
+        return self.model_copy(update={"model": ""})
 
     @abstractmethod
     def refuse(self, found: SavedModel) -> None:
@@ -38,6 +49,15 @@ class InModel(Block):
     @abstractmethod
     def told_by(self, found: SavedModel) -> dict[str, object]:
         """The settings of the block that the model determines."""
+
+    @property
+    @abstractmethod
+    def told(self) -> bool:
+        """Whether these settings are known."""
+
+    @abstractmethod
+    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors under the names that the block's module gives them."""
 
     @abstractmethod
     def taken_from(self, found: SavedModel) -> dict[str, Tensor]:
@@ -59,3 +79,28 @@ class InModel(Block):
                 "model, or start a new record in another folder."
             )
         return found, tensors
+
+    def _refuse_misfit(self, found: SavedModel) -> None:
+        """Refuses a model whose tensors are not those of the net or the map that it describes."""
+        try:
+            with torch.device("meta"):
+                expected = self.build(found.header.channels).state_dict()
+        except (RuntimeError, ValueError, TypeError, OverflowError, KeyError) as error:
+            said = one_line(str(error), 200)
+            raise AccordError(
+                f"the model {self.model} is damaged: its net cannot be built: {said}. {AGAIN}"
+            ) from None
+        there = self.named(self.taken_from(found))
+        for name in sorted((expected.keys() - OWN) | there.keys()):
+            wanted, has = _said(expected.get(name)), _said(there.get(name))
+            if wanted != has:
+                raise AccordError(
+                    f"the model {self.model} is damaged: its tensor {name[:100]!r} should be "
+                    f"{wanted}; found {has}. {AGAIN}"
+                )
+
+
+def _said(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "absent"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.data.views import renormalising
 from accord.messages import unprefixed
 from accord.messages.saved_model import SavedModel
-from accord.nets.maps.base import Around, Block, BlockModule, Origins, blocks
+from accord.nets.maps.base import Around, Block, BlockModule, Limits, Origins, blocks
 from accord.nets.maps.feature_map import FeatureMap, MapConfig
 from accord.nets.maps.kept import InModel
 
@@ -56,8 +57,8 @@ class Scores(ScoresOf):
         found = origins.earlier
         if found is None:
             raise ValueError(f"expected the closed form of {self.recipe}; found none")
-        seen = origins, found.mean, found.std
-        return _values(found.merged, found.head, *seen)
+        scale, shift = renormalising(origins.mean, origins.std, found.mean, found.std)
+        return {**_named(found.merged, found.head), "scale": scale, "shift": shift}
 
 
 @blocks.register("kept-scores")
@@ -72,17 +73,25 @@ class KeptScores(InModel, ScoresOf):
             )
 
     def told_by(self, found: SavedModel) -> dict[str, object]:
-        inner = _unmirrored(found.header.net.map or {})
+        described = parse(MapConfig, found.header.net.map, f"{found.folder}: net.map")
+        inner = _unmirrored(described.model_dump(mode="json"))
         return {"classes": len(found.header.classes), "map": inner}
+
+    @property
+    def told(self) -> bool:
+        return self.map is not None and self.classes is not None
 
     def taken_from(self, found: SavedModel) -> dict[str, Tensor]:
         return found.weights(0)
 
+    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return _named(unprefixed("encoder.", tensors), unprefixed("head.", tensors))
+
     def draw(self, channels: int, origins: Origins, index: int = 0) -> dict[str, Tensor]:  # noqa: ARG002
         found, tensors = self.taken(channels)
-        head = unprefixed("head.", tensors)
-        seen = origins, found.header.mean, found.header.std
-        return _values(unprefixed("encoder.", tensors), head, *seen)
+        seen = found.header.mean, found.header.std
+        scale, shift = renormalising(origins.mean, origins.std, *seen)
+        return {**self.named(tensors), "scale": scale, "shift": shift}
 
 
 def _unmirrored(inner: dict[str, Any]) -> dict[str, Any]:
@@ -93,18 +102,9 @@ def _unmirrored(inner: dict[str, Any]) -> dict[str, Any]:
     return inner if inner["landmarks"] else {**inner, "mirror": False}
 
 
-def _values(
-    inner: dict[str, Tensor],
-    head: dict[str, Tensor],
-    origins: Origins,
-    mean: Sequence[float],
-    std: Sequence[float],
-) -> dict[str, Tensor]:
-    """The tensors of a ScoresModule, for a map and a head that see images with mean and std."""
-    scale, shift = renormalising(origins.mean, origins.std, mean, std)
-    named = {f"map.{name}": tensor for name, tensor in inner.items()}
-    kept = {name: head[name] for name in ("prototypes", "bias")}
-    return {**named, **kept, "scale": scale, "shift": shift}
+def _named(inner: dict[str, Tensor], head: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a map and of its head under the names of a ScoresModule."""
+    return {**{f"map.{name}": tensor for name, tensor in inner.items()}, **head}
 
 
 class ScoresModule(BlockModule):
@@ -126,3 +126,15 @@ class ScoresModule(BlockModule):
         seen = images * self.scale[:, None, None] + self.shift[:, None, None]
         features: Tensor = self.map(seen)
         return features @ self.prototypes.T + self.bias
+
+    def limits(self, pixels: Tensor) -> Limits:
+        """W has the same inputs for every class: Σ_j max(W_cj l_j, W_cj h_j), at most ‖W_c‖‖φ‖."""
+        seen = pixels * self.scale.abs()[:, None, None] + self.shift.abs()[:, None, None]
+        inner, W, b = self.map.limits(seen), self.prototypes.double(), self.bias.double()
+        if not math.isfinite(inner.norm):
+            return Limits.none(self.width)
+        ends = W * inner.low, W * inner.high
+        length = W.norm(dim=1) * inner.norm
+        low = b + torch.maximum(torch.minimum(*ends).sum(dim=1), -length)
+        high = b + torch.minimum(torch.maximum(*ends).sum(dim=1), length)
+        return Limits(low, high, float(torch.maximum(low.abs(), high.abs()).norm()))
