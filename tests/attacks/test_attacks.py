@@ -10,6 +10,7 @@ import torch
 
 from accord.attacks.base import attacks, make_attack
 from accord.attacks.settings import NO_ATTACK, AttackConfig
+from accord.checks import check_upload
 from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator, torch_generator
@@ -146,8 +147,10 @@ def test_an_allocation_announces_what_hostile_clients_say() -> None:
     assert len(keys) == len(attacks.names()) + 1
 
 
-def briefed(name: str, recipe: str = "ce-ensemble", **hostile: str) -> Briefing:
-    plain = brief_for(recipe, epochs=1)
+def briefed(
+    name: str, recipe: str = "ce-ensemble", backbone: str = "conv4", **hostile: str
+) -> Briefing:
+    plain = brief_for(recipe, backbone=backbone, epochs=1)
     header = AttackHeader(name=name, strength=None, hostile=hostile)
     return Briefing(plain.header.model_copy(update={"attack": header}), plain.tensors)
 
@@ -169,6 +172,14 @@ def test_a_hostile_client_sends_an_upload_that_is_accepted() -> None:
             assert other.header.samples == 32
             steps = {int(t) for n, t in found.tensors.items() if n.endswith("_tracked")}
             assert steps == {10 if name == "inflated" else 1}  # batches of 32
+
+
+def test_a_layer_that_is_never_trained_is_not_attacked() -> None:
+    """The server would refuse another one, so that an attack could not be studied."""
+    data = images_of([0] * 12 + [1] * 20)
+    for name in ("random", "scaled", "reversed", "near-copied"):
+        briefing = briefed(name, backbone="white7", **{"0": "0"})
+        check_upload(train(data, briefing, "0"), briefing, name)
 
 
 def test_a_copy_is_the_same_upload_under_another_name() -> None:
