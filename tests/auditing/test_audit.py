@@ -13,14 +13,19 @@ import torch
 import accord
 from accord.auditing.audit import Audited
 from accord.auditing.kinds.answers import Answers, skill_of
+from accord.auditing.kinds.base import Case
+from accord.auditing.kinds.rank import Rank
 from accord.auditing.kinds.scale import within
 from accord.auditing.sign import FEWEST, distances, ratio_strengths
 from accord.auditing.warn import warn
+from accord.client.summing import sums_of
 from accord.closed_form.sums import Sums
 from accord.core.errors import AccordError
 from accord.fusion.base import Outputs
+from accord.messages import Upload, UploadHeader
 from command_line import Here
 from core.cases import case
+from tests_support import brief_for
 
 CLIENTS = 6
 
@@ -129,6 +134,20 @@ def test_hostile_sums_are_first(tmp_path: Path) -> None:
             found, hostile = audited(tmp_path / name, "closed-form-small", {"name": name})
             assert next(iter(found.signs)) == hostile[0]
             assert found.clear == hostile
+
+
+def test_a_client_with_one_image_is_not_suspected_for_its_rank() -> None:
+    """It has no scatter at all, like every honest client of its size."""
+    draws = torch.Generator().manual_seed(0)
+    briefing = brief_for("ce-ensemble")
+    kind = Rank(Case(briefing, None, None, ""))
+    for name, images in (("a", 30), ("b", 25), ("solo", 1)):
+        found = sums_of(torch.randn(images, 40, generator=draws), torch.zeros(images).long(), 10)
+        header = UploadHeader(client=name, epoch=1, samples=images, briefing=briefing.digest)
+        kind.see(Upload(header, found.tensors("float32")))
+    signs = {sign.client: sign.strength for sign in kind.judge()}
+    assert signs.keys() == {"a", "b"}
+    assert max(signs.values()) == 0
 
 
 def test_honest_clients_are_not_named(tmp_path: Path) -> None:

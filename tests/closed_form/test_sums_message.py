@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from accord.client.summing import sums_of
 from accord.closed_form.packing import PACKINGS, Packing, packed
 from accord.closed_form.sums import Sums, check_sums, expected_sums
 from accord.core.errors import AccordError
@@ -259,3 +260,15 @@ def test_honest_sums_of_few_images_pass(packing: Packing) -> None:
         for seed in range(5):
             made = sums_by_hand(made_up(seed, rows, 60, CLASSES), CLASSES)
             check_sums(made.tensors(packing), f"{rows} images of seed {seed}")
+
+
+def test_honest_sums_of_features_that_never_change_pass() -> None:
+    """Rounding makes them differ a little from class to class, like many others that do differ."""
+    for width, rows, value in ((300, 60, 0.3), (1_000, 124, 1.7), (1_000, 60, 300.0)):
+        draws = torch.Generator().manual_seed(1)
+        labels = torch.randint(0, 5, (rows,), generator=draws)
+        means = 3 * torch.randn(5, width, generator=draws)
+        features = (means[labels] + torch.randn(rows, width, generator=draws)).clamp(min=0)
+        fixed = value * torch.tensor([1.0, 0.9, 0.7, 1.1, 1.3]).expand(rows, 5)
+        found = sums_of(torch.cat([fixed, features], dim=1), labels, 5)
+        check_sums(found.tensors("float32"), f"{width} {rows} {value}")

@@ -32,6 +32,7 @@ from tests_support import CLASSES, same
 
 Raw = dict[str, Any]
 CLIENTS = ("a", "b", "c")
+CLIENTS_OF_RUN = ("0", "1", "2")
 
 
 def study(**changes: Any) -> Raw:
@@ -191,8 +192,18 @@ def test_every_number_of_clients_has_whole_turns() -> None:
 
 
 def test_no_client_can_be_left_out_of_turns(whole: Path) -> None:
-    with pytest.raises(AccordError, match="each client has trained the net of the one before"):
-        accord.fuse(whole, ["server"], without=["1"], workers=1, quiet=True)
+    for name in CLIENTS_OF_RUN:  # also the last one that was visited
+        with pytest.raises(AccordError, match="each client has trained the net of the one before"):
+            accord.fuse(whole, ["server"], without=[name], workers=1, quiet=True)
+
+
+def test_no_fusion_uses_the_net_of_the_last_client_alone(whole: Path) -> None:
+    for name in ("average", "classwise"):
+        with pytest.raises(AccordError, match=r"have trained one net in turn\. Use --fusion serv"):
+            accord.fuse(whole, [name], workers=1, quiet=True)
+    asked = load_study(study(fusions=["classwise"], recipes=["ce-ensemble", *study()["recipes"]]))
+    own = {trial.recipe.name: [one.label for one in trial.fusions] for trial in asked.trials()}
+    assert own == {"ce-ensemble": ["outputs", "classwise"], "turns": ["server"]}
 
 
 def test_by_files_a_round_takes_one_upload_and_tells_of_a_client_asked_twice(
@@ -209,7 +220,10 @@ def test_by_files_a_round_takes_one_upload_and_tells_of_a_client_asked_twice(
         accord.fuse_files(at.path, list(sent.values()), [], following=following)
     found = accord.fuse_files(at.path, [sent[first]], [], following=following, tell=told.append)
     assert found.following is not None
-    assert "Send it to one client" in " ".join(written_lines(found.following))
+    words = " ".join(written_lines(found.following))
+    assert "Each of the 2 turns visits 3 clients" in words
+    assert "Send it to one client that has not answered in this turn" in words
+    assert not [line for line in told if "no client has images" in line]  # others follow
     assert not [line for line in told if "turn" in line]
     again = tmp_path / "again.safetensors"
     accord.answer(found.following.path, clients[first], first).save(again)

@@ -70,6 +70,16 @@ def test_a_narrow_terminal_shows_some_rounds_with_the_first_and_the_last() -> No
     assert 3 <= len(columns) <= 6
 
 
+def test_the_only_round_of_a_recipe_is_never_left_out() -> None:
+    """A recipe that stands on others has one row, in a round of its own."""
+    rows = [row("turns", n, 0.3) for n in (5, 10, 15, 20)]
+    rows += [row("below", 1, 0.4), row("middle", 17, 0.5), row("sums", 21, 0.6)]
+    rows += [row("many", n, 0.2) for n in (2, 3, 4, 6, 7, 8, 9, 11, 12)]
+    text = shown(rows, 110)
+    for recipe, value in (("middle", "50.0"), ("sums", "60.0"), ("below", "40.0")):
+        assert fields(text, f"{recipe} (average)")[0] == [value]
+
+
 def test_a_run_without_rounds_is_told() -> None:
     with pytest.raises(AccordError, match="no trial of this run has several rounds"):
         show_rounds([row("once", 1, 0.5)], 100)

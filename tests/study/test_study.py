@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from accord.core.errors import AccordError
+from accord.study.recipe import TrainingRecipe
 from accord.study.study import check_study, load_study
 
 Raw = dict[str, Any]
@@ -172,3 +173,27 @@ def test_a_study_over_schemes_resolves_to_itself(study: Raw) -> None:
     checked = check_study(raw, Path())
     again = check_study(yaml.safe_load(yaml.safe_dump(checked.resolved)), Path())
     assert again.trials() == checked.trials()
+
+
+def test_an_override_chooses_recipes_as_the_study_has_them() -> None:
+    """Their changes stay, and so do those of the recipes that they stand on."""
+    turns = {"use": "turns", "budget": {"epochs": 1}, "as": "turns"}
+    blocks = [{"use": "rounds", "recipe": "turns", "stages": 1}]
+    sums = {"use": "few-rounds", "map": {"blocks": blocks}, "as": "sums"}
+    raw: dict[str, Any] = {"name": "s", "data": {"name": "digits"}, "references": False}
+    raw["recipes"] = [turns, sums, "fafi"]
+    cases = {
+        "[sums]": {"turns", "sums"},
+        "sums": {"turns", "sums"},
+        "[turns]": {"turns"},
+        "[fafi, ce-ensemble]": {"fafi", "ce-ensemble"},
+    }
+    for asked, names in cases.items():
+        found = {one.name: one for one in load_study(raw, [f"recipes={asked}"]).recipes}
+        assert found.keys() == names
+        for recipe in found.values():
+            if isinstance(recipe, TrainingRecipe) and recipe.name == "turns":
+                assert recipe.budget["epochs"] == 1
+    shipped = load_study({**raw, "recipes": ["turns"]}, ["recipes=[turns]"]).recipes[0]
+    assert isinstance(shipped, TrainingRecipe)
+    assert shipped.budget["epochs"] == 3

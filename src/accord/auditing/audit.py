@@ -202,5 +202,6 @@ def refuse_nothing(found: Sequence[Audited], runs: Sequence[RunEvidence]) -> Non
         names = ", ".join(run.label for run in runs)
         raise AccordError(
             f"{names}: no trial has the uploads of several clients, so there is nothing to audit. "
-            "Run the study first, or name a run whose uploads were not deleted."
+            "Run the study first, or name a run whose uploads were not deleted. A method of turns "
+            "has one upload in each round, which cannot be compared with others."
         )

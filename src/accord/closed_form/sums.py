@@ -15,7 +15,7 @@ from torch import Tensor
 from accord.closed_form.packing import Packing, expected_scatter, packed, rounding, unpacked
 from accord.core.errors import AccordError
 
-NOISE = 1e-9  # × squared mean: the variance of a constant feature after rounding to float32
+NOISE = 1e-7  # × squared mean: far above the variance of a constant feature after rounding
 TINY = 1e-6  # × squared mean: the rounding error of float32 sums of few images
 CLOSE = 1e-2  # the most that rounding may add to a correlation of 1
 ROWS = 256  # rows of a scatter that are checked at a time

@@ -50,6 +50,12 @@ def own_fusion(trial: Evidence) -> tuple[str, Figures] | None:
     return (name, found[name]) if name is not None else None
 
 
+def in_turn(trial: Evidence) -> bool:
+    """Whether one net visits the clients: there is one net, and it forgets what it sees no more."""
+    method = trial.config.get("recipe", {}).get("method")
+    return isinstance(method, Mapping) and str(method.get("use")).startswith("in-turn")
+
+
 def images_measured(figures: Figures) -> int | None:
     """The number of test images behind the figures of a fusion."""
     try:

@@ -187,6 +187,12 @@ def _chosen(
         fitting = [run for run in fitting if not run.trial.recipe.pooled] or fitting
     if not fitting:
         first = rules[0].fusion
+        if found[0].trial.method.one_by_one:
+            raise AccordError(
+                f"--fusion: {first.use!r} does not fit {found[0].folder.id}, in which the clients "
+                "have trained one net in turn. Use --fusion server, or choose other trials with "
+                "--trial."
+            )
         raise AccordError(
             f"--fusion: {first.use!r} does not fit {found[0].folder.id}: it fuses "
             f"{first.rule.of}, and that trial is a reference or its clients upload "

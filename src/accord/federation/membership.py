@@ -98,16 +98,16 @@ def refuse_another(run: TrialRun, fusions: Sequence[NamedFusion], membership: Me
 
 def check_membership(run: TrialRun, membership: Membership) -> None:
     """Refuses to leave out all clients, to add a client twice, or to subtract a net."""
-    names, there = run.allocation.partition.names, {*run.rounds[-1].answered}
-    left = {*membership.without, *membership.removed}
-    if there <= {*membership.without} or (there <= left and not membership.joined):
-        option = "--remove" if membership.removed else "--without"
-        raise AccordError(f"{option} leaves no client of {run.folder.id}. Name fewer clients.")
     if membership.without and run.trial.method.one_by_one:
         raise AccordError(
             f"--without: in {run.folder.id}, each client has trained the net of the one before, so "
             "nothing that a client has learnt can be left out. Choose other trials with --trial."
         )
+    names, there = run.allocation.partition.names, {*run.rounds[-1].answered}
+    left = {*membership.without, *membership.removed}
+    if there <= {*membership.without} or (there <= left and not membership.joined):
+        option = "--remove" if membership.removed else "--without"
+        raise AccordError(f"{option} leaves no client of {run.folder.id}. Name fewer clients.")
     both = [shown(name) for name in membership.without if name in membership.removed]
     if both:
         raise AccordError(

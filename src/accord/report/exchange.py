@@ -9,6 +9,7 @@ from accord.core.names import shown
 from accord.core.parts import make_part
 from accord.messages import Briefing
 from accord.methods import methods
+from accord.methods.in_turn import InTurn
 
 if TYPE_CHECKING:
     from accord.federation.exchange.brief import Written
@@ -34,8 +35,12 @@ def written_lines(written: Written) -> list[str]:
 
 def _receivers(briefing: Briefing) -> str:
     origin = briefing.header.origin
-    if origin is not None and make_part(methods, origin.method, "method").one_by_one:
-        return "Send it to one client that has not answered in this turn. It answers with:"
+    method = None if origin is None else make_part(methods, origin.method, "method")
+    if isinstance(method, InTurn):
+        return (
+            f"Each of the {method.turns} turns visits {method.turn} clients, each of them once. "
+            "Send it to one client that has not answered in this turn. It answers with:"
+        )
     return "Send it to every client. A client answers with:"
 
 

@@ -130,7 +130,7 @@ def _parts_of_training(recipe: TrainingRecipe) -> Parts:
 def example(recipe: Recipe) -> str:
     """An example of a change of this recipe, as it is written in a study."""
     if not isinstance(recipe, TrainingRecipe):
-        return "map: {blocks: [{use: patches, count: 400}]}, "
+        return "map: {blocks: [{use: patches, count: 400}]}, " if not recipe.stands_on else ""
     balances_used = [spec["balance"] for spec in recipe.align.values()]
     if len(balances_used) == 1 and "lambda" in balances_used[0]:
         return "balance: {lambda: 10}, "
@@ -138,6 +138,8 @@ def example(recipe: Recipe) -> str:
         return "objective: {contrast: {temperature: 0.5}}, "
     if recipe.uses_mergenet:
         return "mergenet: {start_round: 1}, "
+    if recipe.make_method().open_rounds:
+        return "method: {turns: 3}, "
     if recipe.several_rounds:
         return "method: {count: 10}, "
     return "fusion: {use: outputs, weights: sqrt}, "

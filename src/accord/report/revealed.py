@@ -19,12 +19,11 @@ def revealed(upload: Upload) -> list[str]:
     ]
     told += _of_sums(upload) if "feature_sums" in upload.tensors else _of_net(upload, counts)
     if upload.header.telemetry:
-        last = upload.header.telemetry[-1]
+        epochs, last = len(upload.header.telemetry), upload.header.telemetry[-1]
         keys = [key for key, value in last.items() if key != "epoch" and value is not None]
-        told.append(
-            f"Figures of each of its {len(upload.header.telemetry)} epochs: {', '.join(keys)}. The "
-            "seconds tell how fast its machine is."
-        )
+        if keys:
+            of = "its only epoch" if epochs == 1 else f"each of its {epochs} epochs"
+            told.append(f"Figures of {of}: {', '.join(keys)}.")
     told.append("No image is in the file. There is no noise for differential privacy in it.")
     return told
 
@@ -32,7 +31,8 @@ def revealed(upload: Upload) -> list[str]:
 def _of_net(upload: Upload, counts: torch.Tensor) -> list[str]:
     told = [
         "The weights of a net that was trained on its images. With them one can test whether a "
-        "given image was among them, and can try to reconstruct typical images of a class.",
+        "given image was among them, and can try to reconstruct typical images of a class. If the "
+        "method visits clients in turn, the next client receives this net.",
     ]
     if "class_means" in upload.tensors:
         few = int(((counts > 0) & (counts < FEW)).sum())
@@ -54,8 +54,8 @@ def _of_sums(upload: Upload) -> list[str]:
     sums = upload.tensors.get("feature_sums")
     width = int(sums.shape[1]) if sums is not None else 0
     told = [
-        f"The sum of the fixed features of each class, and the sum of their products ({width} "
-        "features). Features of individual images are not in the file.",
+        f"The sum of the features of each class, and the sum of their products ({width} features). "
+        "Features of individual images are not in the file.",
     ]
     if upload.header.samples < width:
         told.append(

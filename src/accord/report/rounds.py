@@ -75,7 +75,8 @@ def _curve(rows: list[Row]) -> Curve:
 
 
 def _over_rounds(setting: str, curves: dict[str, Curve], width: int) -> Table:
-    rounds = _some(sorted({n for curve in curves.values() for n in curve}), width)
+    ends = {max(curve) for curve in curves.values()}
+    rounds = _some(sorted({n for curve in curves.values() for n in curve}), ends, width)
     columns = [str(number) for number in rounds]
     ordered = sorted(curves.items(), key=lambda item: -item[1][max(item[1])])
     cells = [(name, *(_percent(curve.get(n)) for n in rounds)) for name, curve in ordered]
@@ -97,7 +98,7 @@ def _passing(curves: dict[str, Curve]) -> Table:
     return plain_table(
         ("one-shot recipe", *columns),
         cells,
-        numbers=columns,
+        numbers=columns[:1],  # names of many recipes need several lines
         title="rounds until a method reaches each one-shot recipe",
         caption="–: not reached within the rounds of the study",
     )
@@ -107,10 +108,12 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
-def _some(rounds: list[int], width: int) -> list[int]:
-    """As many rounds as fit, at even distances, including the first and the last."""
+def _some(rounds: list[int], ends: set[int], width: int) -> list[int]:
+    """As many rounds as fit, at even distances, including the first and the last of each curve."""
     count = max(2, (width - LABELS) // CELL)
     if len(rounds) <= count:
         return rounds
-    last = len(rounds) - 1
-    return sorted({rounds[round(index * last / (count - 1))] for index in range(count)})
+    others = [number for number in rounds if number not in ends]
+    room, last = max(count - len(ends), 1), len(others) - 1
+    found = {others[round(index * last / max(room - 1, 1))] for index in range(room) if others}
+    return sorted(found | ends)

@@ -98,9 +98,14 @@ class Recipe(Config):
         return fits or fusion.use in {one.use for one in self.fusion}
 
     def can_use(self, fusion: NamedFusion) -> bool:
-        """Whether there is a state after each round, if the fusion needs one."""
-        rule = fusion.rule
-        return self.several_rounds or not (isinstance(rule, Merge) and rule.after_advance)
+        """Whether there is a state after each round, if the fusion needs one.
+
+        If one client trains at a time, only this state holds what all clients have learnt.
+        """
+        needs_state = isinstance(fusion.rule, Merge) and fusion.rule.after_advance
+        if self.make_method().one_by_one and not self.pooled:
+            return needs_state
+        return self.several_rounds or not needs_state
 
 
 class TrainingRecipe(Recipe, TrainingSpec):

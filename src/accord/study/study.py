@@ -19,6 +19,7 @@ from accord.core.yamls import read_yaml, yaml_of
 from accord.fusion.named import NamedFusion
 from accord.methods import Method
 from accord.study.bases import with_bases
+from accord.study.chosen import chosen
 from accord.study.fusion_list import read_fusions, refuse_idle_fusions, refuse_same_labels
 from accord.study.paths import absolute_paths
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
@@ -163,8 +164,11 @@ def read_study(
     else:
         path = Path(source)
         raw, folder = absolute_paths(read_yaml(path), path.parent), path.parent
+    own = raw.get("recipes")
     for override in overrides:
         raw = _override(raw, override)
+    if isinstance(own, list) and raw.get("recipes") is not own:
+        raw["recipes"] = chosen(raw.get("recipes"), own, folder)
     return absolute_paths(raw, Path.cwd()), folder
 
 

@@ -36,6 +36,8 @@ class Rank(Kind):
     def see(self, upload: Upload) -> None:
         if "scatter_spread" in upload.tensors:
             return  # packed scatters are rounded too much
+        if upload.header.samples < 2:
+            return  # one image has no scatter
         scatter = Sums.of(upload.tensors).scatter
         width = len(scatter)
         if width > WIDEST:

@@ -14,6 +14,7 @@ from accord.diagnosis.reading import (
     fusions_at_end,
     images_measured,
     images_of,
+    in_turn,
     is_variant,
     margin,
     one_shot,
@@ -142,11 +143,22 @@ def blind_class(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
         trials=[trial.id],
         evidence=[f"{trial.recipe}, {name}: recall below {percent(BLIND)} of {listed(told, 5)}."],
         meaning=(
-            "Clients hold these classes. Either their nets have not learnt them yet, or clients "
-            "without these classes outweigh them in the fusion."
+            "The net visits one client after the other, and forgets classes that the last ones do "
+            "not hold. Its features stay useful."
+            if in_turn(trial)
+            else "Clients hold these classes. Either their nets have not learnt them yet, or "
+            "clients without these classes outweigh them in the fusion."
         ),
-        remedy=f"Let a client vote on a class by its images of the class: {BETTER}.",
-        override=fuse_with(run, [], BETTER) if name != BETTER and has_uploads(trial) else None,
+        remedy=(
+            "End with the sums of its features: few-rounds."
+            if in_turn(trial)
+            else f"Let a client vote on a class by its images of the class: {BETTER}."
+        ),
+        override=(
+            fuse_with(run, [], BETTER)
+            if name != BETTER and has_uploads(trial) and not in_turn(trial)
+            else None
+        ),
         strength=len(blind),
     )
 

@@ -10,6 +10,7 @@ from accord.diagnosis.reading import (
     best_guess,
     client,
     images_measured,
+    in_turn,
     margin,
     own_fusion,
     percent,
@@ -106,16 +107,25 @@ def at_chance(run: RunEvidence, trial: Evidence) -> Iterator[Finding]:
         trials=[trial.id],
         evidence=[f"The accuracy is {percent(accuracy)}; guessing reaches {percent(guess)}.{told}"],
         meaning=(
-            "The clients have learnt something, but the fusion loses it."
+            "The net visits one client after the other, and its head forgets classes that the last "
+            "ones do not hold."
+            if in_turn(trial)
+            else "The clients have learnt something, but the fusion loses it."
             if learnt
             else "The clients' nets have learnt nothing, so that no fusion can help."
         ),
         remedy=(
-            "Fuse the same uploads in another way."
+            "End with the sums of its features: few-rounds."
+            if in_turn(trial)
+            else "Fuse the same uploads in another way."
             if learnt
             else "See whether the losses fall (`accord dials RUN`); change budget.lr or epochs."
         ),
-        override=fuse_with(run, [trial], "classwise") if learnt and name != "classwise" else None,
+        override=(
+            fuse_with(run, [trial], "classwise")
+            if learnt and name != "classwise" and not in_turn(trial)
+            else None
+        ),
         strength=guess - accuracy,
     )
 

@@ -85,7 +85,7 @@ def fuse_files(
     inbox.refuse_other_counts(before.label_counts)
     trained = work.checked_turn(inbox, before)
     lost = inbox.unseen_classes(before.label_counts)
-    if lost:
+    if lost and not work.goes_on(following):
         tell(f"no client has images of {', '.join(lost)}: the model cannot recognise them")
     own = work.images(public, "--public") or _none(briefing)
     measured = work.images(test, "--test")
@@ -240,6 +240,11 @@ class _Work:
     def method(self, origin: Origin) -> Method:
         found: Method = make_part(methods, origin.method, f"{self.path}: method")
         return found
+
+    def goes_on(self, following: Path | None) -> bool:
+        """Whether clients that have not answered yet will train the net, as in a turn."""
+        origin = self.briefing.header.origin
+        return following is not None and origin is not None and self.method(origin).one_by_one
 
     def checked_turn(self, inbox: Inbox, before: Answers) -> tuple[str, ...]:
         """The clients that the result has learnt from: with turns, those of all rounds so far."""
