@@ -221,7 +221,7 @@ def test_by_files_a_round_takes_one_upload_and_tells_of_a_client_asked_twice(
     found = accord.fuse_files(at.path, [sent[first]], [], following=following, tell=told.append)
     assert found.following is not None
     words = " ".join(written_lines(found.following))
-    assert "Each of the 2 turns visits 3 clients" in words
+    assert "Each of the 2 turns visits 3 clients, once each." in words
     assert "Send it to one client that has not answered in this turn" in words
     assert not [line for line in told if "no client has images" in line]  # others follow
     assert not [line for line in told if "turn" in line]

@@ -37,8 +37,9 @@ def _receivers(briefing: Briefing) -> str:
     origin = briefing.header.origin
     method = None if origin is None else make_part(methods, origin.method, "method")
     if isinstance(method, InTurn):
+        turns = f"Each of the {method.turns} turns" if method.turns > 1 else "The only turn"
         return (
-            f"Each of the {method.turns} turns visits {method.turn} clients, each of them once. "
+            f"{turns} visits {method.turn} client{'s' if method.turn > 1 else ''}, once each. "
             "Send it to one client that has not answered in this turn. It answers with:"
         )
     return "Send it to every client. A client answers with:"
