@@ -101,6 +101,8 @@ CASES: list[tuple[str, Facts, str, str, str]] = [
     ("one net, labelled public images, exchanges",
      even(5, 1_000, public=3_000, exchanges=4, one_net=True), "public-turns",
      "closed-form-student", "one seed"),
+    ("labelled public images, four exchanges", even(5, 9_000, public=5_000, exchanges=4),
+     "public-turns", "closed-form-teacher", "one seed"),
     ("one net, few public images", even(5, 1_000, public=300, one_net=True),
      "etf-balanced-distilled", "fedetf-average", "one seed"),
     ("one net, exchanges", even(5, 1_000, exchanges=10, one_net=True), "scaffold", "fedavg",
