@@ -194,6 +194,11 @@ def test_by_files_a_model_of_other_images_is_refused(whole: Path, tmp_path: Path
         with pytest.raises(AccordError, match=f"--from: the model .* has {key}"):
             accord.brief(study(), out, start_from=tmp_path / "model", record=tmp_path / "made")
         assert not out.exists()
+    blocks = [{"use": "scores", "recipe": "below"}, {"use": "patches", "size": 3, "count": 2}]
+    below = {"use": "closed-form-small", "as": "below"}
+    asked = study(recipes=[{**TOP, "map": {"blocks": blocks, **LINEAR}}, below], rounds={})
+    with pytest.raises(AccordError, match=r"expected a model of a closed form.*'below'.*trained n"):
+        accord.brief(asked, out, start_from=tmp_path / "model", record=tmp_path / "made")
 
 
 def test_by_files_a_saved_model_takes_the_place_of_the_rounds(whole: Path, tmp_path: Path) -> None:

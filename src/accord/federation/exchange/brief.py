@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from accord.attacks.settings import NO_ATTACK
-from accord.core.config import parse
 from accord.core.errors import AccordError
 from accord.core.targets import refuse_file
 from accord.data.schemes import make_scheme
 from accord.data.settings import NO_SHIFT
 from accord.engines.base import Engine
+from accord.federation.exchange.stand_in import standing_on
 from accord.federation.execute import Watcher
 from accord.federation.plan import Plan
 from accord.federation.run import execute_runs
@@ -26,9 +25,7 @@ from accord.fusion.base import ReferenceRule
 from accord.messages import NET, Briefing, Origin, ServerState, is_whole, prefixed
 from accord.messages.saved_model import SavedModel
 from accord.model.predictor import Predictor
-from accord.nets.maps import MapConfig
 from accord.record.record import Record
-from accord.study.recipe import ClosedFormRecipe
 from accord.study.settings import RoundsConfig
 from accord.study.study import Study, Trial, check_study
 
@@ -61,7 +58,7 @@ def brief_file(
     trial = only_trial(study)
     below = start_from if trial.before is not None else None
     if trial.before is not None:
-        trial, start_from = _standing_on(trial, start_from), None
+        trial, start_from = standing_on(trial, start_from), None
     alone = _alone(study, trial)
     refuse_to_brief(out)
     model = Predictor.load(start_from) if start_from is not None else None
@@ -168,36 +165,6 @@ def only_trial(study: Study) -> Trial:
     if len(found) > 1:
         raise AccordError(_how_to_choose(list(found.values())))
     return next(iter(found.values()))
-
-
-def _standing_on(trial: Trial, model: Path | None) -> Trial:
-    """The trial with a saved model in the place of the earlier recipe's result."""
-    recipe, name = trial.recipe, trial.recipe.stands_on
-    if model is None:
-        raise AccordError(
-            f"recipe {recipe.name!r} stands on {name!r}, whose model it needs. First exchange "
-            f"files for that recipe (recipes=[{name}]) and save its model (accord fuse … --save "
-            "MODEL); then add --from MODEL to this command."
-        )
-    changed: dict[str, Any] = {"labels_model": str(model.absolute())}
-    if isinstance(recipe, ClosedFormRecipe):
-        blocks = [one for spec in recipe.map.blocks for one in _kept(spec, model)]
-        values = {**recipe.map.model_dump(), "blocks": blocks}
-        found = parse(MapConfig, values, f"recipes.{recipe.name}.map")
-        changed = {"map": found}
-    return replace(trial, recipe=recipe.model_copy(update=changed), before=None)
-
-
-def _kept(spec: dict[str, Any], model: Path) -> list[dict[str, Any]]:
-    """The blocks that use a saved model in the place of a block `rounds` or `scores`."""
-    where = {"model": str(model.absolute()), "weight": spec["weight"]}
-    if spec["use"] == "scores":
-        return [{"use": "kept-scores", **where}]
-    if spec["use"] != "rounds":
-        return [spec]
-    nets = SavedModel.load(model).header.nets if spec["of"] == "clients" else 1
-    alike = {"use": "encoder", **where, "stages": spec["stages"], "grid": spec["grid"]}
-    return [{**alike, "net": index} for index in range(nets)]
 
 
 def _how_to_choose(trials: Sequence[Trial]) -> str:
