@@ -229,6 +229,11 @@ class Plan:
                         "it needs labelled images of the server, found none: set data.validation "
                         "or data.public, for example to 0.1."
                     )
+                if fusion.rule.needs_validation and not len(allocation.split.validation):
+                    raise AccordError(
+                        "it needs validation images, found none: set data.validation, for example "
+                        "to 0.05."
+                    )
             except AccordError as error:
                 raise AccordError(f"fusion {fusion.label!r}: {error}") from None
 

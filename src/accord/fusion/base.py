@@ -110,6 +110,7 @@ class Fusion(Config, ABC):
     """The parameters of a rule, which is a `Vote`, a `Merge` or a `ReferenceRule` (below)."""
 
     needs_labelled: ClassVar[bool] = False  # needs labelled images of the server
+    needs_validation: ClassVar[bool] = False  # needs images on which nobody trains
 
     @property
     def of(self) -> Literal["nets", "sums"]:

@@ -172,6 +172,11 @@ class _Work:
 
     def require(self, fusions: Sequence[NamedFusion], public: int) -> None:
         for fusion in fusions:
+            if fusion.rule.needs_validation:
+                raise AccordError(
+                    f"fusion {fusion.label!r}: it needs the validation images of a study, which "
+                    "there are none of with files. Choose another fusion."
+                )
             try:
                 fusion.rule.require(self.briefing.header.net.norm, public)
                 if fusion.rule.needs_labelled and not public:

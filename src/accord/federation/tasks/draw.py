@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accord.core.heap import large_blocks_apart
-from accord.data.imageset import ImageSet
+from accord.data.allocation import Allocation
 from accord.federation.tasks.base import Answer, Task, Tell, register
 from accord.federation.tasks.outcome import Outcome
 from accord.messages import MAP, NET, MapHeader, MapValues, Upload, unprefixed
@@ -29,7 +29,7 @@ class DrawMap(Task):
         allocation, config = self.images(record), MapConfig.model_validate(self.map)
         teachers = tuple(unprefixed(MAP, upload.tensors) for upload in self._uploads(record))
         dataset, public = allocation.dataset, allocation.part("public")
-        earlier = self._earlier(record, public, config)
+        earlier = self._earlier(record, allocation, config)
         origins = Origins(self.seed, public, dataset.mean, dataset.std, teachers, earlier)
         with large_blocks_apart():
             values = draw_map(config, dataset.train.images.shape[3], origins)
@@ -42,11 +42,11 @@ class DrawMap(Task):
         folder = record.folder(self.teacher).last_round
         return [Upload.load(folder.upload(name, 0, last=True)) for name in self.names]
 
-    def _earlier(self, record: Record, public: ImageSet, config: MapConfig) -> Earlier | None:
+    def _earlier(self, record: Record, allocation: Allocation, config: MapConfig) -> Earlier | None:
         """The encoders of the trial that this one stands on."""
         if self.before is None:
             return None
-        net, briefing = self.before.net(record, public, self.device)
+        net, briefing = self.before.net(record, allocation, self.device)
         wanted = any(part.needs_clients for part in config.parts)
         others = self.before.client_nets(record) if wanted else []
         clients = tuple(unprefixed(MAP, upload.tensors) for upload in others)

@@ -8,7 +8,7 @@ import torch
 
 from accord.core.config import Config
 from accord.core.parts import make_part
-from accord.data.imageset import ImageSet
+from accord.data.allocation import Allocation
 from accord.federation.pooled_sums import total_of
 from accord.federation.tasks.base import briefing_at
 from accord.fusion.base import Merge, Scene, fusions
@@ -27,7 +27,7 @@ class Outcome(Config):
     fusion: dict[str, Any]
     made_up: bool = False  # in a rehearsal the uploads hold initial weights, and nobody checks them
 
-    def net(self, record: Record, public: ImageSet, device: str) -> tuple[Upload, Briefing]:
+    def net(self, record: Record, allocation: Allocation, device: str) -> tuple[Upload, Briefing]:
         """The trial's net in the form of an upload, and the briefing that describes it."""
         rule = make_part(fusions, self.fusion, "fusion")
         if not isinstance(rule, Merge):
@@ -43,7 +43,8 @@ class Outcome(Config):
         scene = Scene(
             uploads=files,
             briefing=briefing,
-            public=public,
+            public=allocation.part("public"),
+            validation=allocation.part("validation"),
             device=torch.device(device),
             total=total_of(files, trial.total) if rule.of == "sums" else None,
             after=ServerState.load(following) if rule.after_advance else None,
