@@ -313,6 +313,9 @@ def test_absurd_briefings_are_refused(say: Say, box: Path) -> None:
         {"width": 10**30},
         {"channels": 4},
         {"classes": ["x"]},
+        {"mean": [0.3, 0.3]},
+        {"std": [1e-40]},
+        {"mean": [1e38]},
         {"budget": {"epochs": 10**9, "batch": 1}},
     ]
     for values in absurd:

@@ -157,6 +157,11 @@ class BriefingHeader(Config):
             raise ValueError(f"round {self.round} of {self.rounds} rounds does not exist")
         if (self.net.map is None) != isinstance(self.training, TrainingSpec):
             raise ValueError("clients that sum have a map, and clients that train have none")
+        if not len(self.mean) == len(self.std) == self.channels:
+            raise ValueError(
+                f"expected {self.channels} values in mean and std, one per channel; found "
+                f"{len(self.mean)} and {len(self.std)}"
+            )
         return self
 
     @model_serializer(mode="wrap")
