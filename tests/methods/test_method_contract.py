@@ -11,6 +11,7 @@ import torch
 
 from accord.core.errors import AccordError
 from accord.core.parts import make_part, part_spec
+from accord.fusion.average import Average
 from accord.fusion.base import Merge, fusions
 from accord.messages import (
     NET,
@@ -98,7 +99,7 @@ def test_what_makes_no_single_net_cannot_be_advanced(name: str) -> None:
         kind, spec = fusions.get(rule), {"use": rule}
         able = issubclass(kind, Merge) and not kind.personal and not kind.after_advance
         advances = able and kind().of == "nets"
-        alone = method.one_by_one and rule != "average"  # there is one upload to merge
+        alone = method.one_by_one and not issubclass(kind, Average)  # there is one upload
         if advances and not alone:
             assert method.filled(spec, "recipes.x").rounds == method.rounds
         else:
