@@ -194,6 +194,8 @@ def test_an_override_chooses_recipes_as_the_study_has_them() -> None:
         for recipe in found.values():
             if isinstance(recipe, TrainingRecipe) and recipe.name == "turns":
                 assert recipe.budget["epochs"] == 1
+    odd = {**raw, "recipes": [{"use": "fafi", "as": ["x"]}, *raw["recipes"]]}
+    assert {one.name for one in load_study(odd, ["recipes=[turns]"]).recipes} == {"turns"}
     shipped = load_study({**raw, "recipes": ["turns"]}, ["recipes=[turns]"]).recipes[0]
     assert isinstance(shipped, TrainingRecipe)
     assert shipped.budget["epochs"] == 3

@@ -14,7 +14,8 @@ def chosen(asked: Any, own: Any, folder: Path) -> Any:
 
     If the study also changes a recipe that one of them stands on, this entry is added.
     """
-    known = {_label(entry): entry for entry in own if isinstance(entry, Mapping)}
+    named = ((_label(entry), entry) for entry in own if isinstance(entry, Mapping))
+    known = {label: entry for label, entry in named if isinstance(label, str)}
     names = [asked] if isinstance(asked, str) else asked
     if not known or not isinstance(names, list):
         return asked
