@@ -216,24 +216,15 @@ class Plan:
     def check_fusions(self, trial: Trial, allocation: Allocation) -> None:
         """Refuses fusions that cannot be used on this trial's uploads."""
         norm, public = trial.setup.net.norm, len(allocation.split.public)
-        labelled = public + len(allocation.split.validation)
+        validation = len(allocation.split.validation)
         for fusion in trial.fusions:
-            key = f"{fusion.spec} {norm} {public} {labelled}"
+            key = f"{fusion.spec} {norm} {public} {validation}"
             if key in self._required:
                 continue
             self._required.add(key)
             try:
                 fusion.rule.require(norm, public)
-                if fusion.rule.needs_labelled and not labelled:
-                    raise AccordError(
-                        "it needs labelled images of the server, found none: set data.validation "
-                        "or data.public, for example to 0.1."
-                    )
-                if fusion.rule.needs_validation and not len(allocation.split.validation):
-                    raise AccordError(
-                        "it needs validation images, found none: set data.validation, for example "
-                        "to 0.05."
-                    )
+                fusion.rule.require_own(public, validation)
             except AccordError as error:
                 raise AccordError(f"fusion {fusion.label!r}: {error}") from None
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from accord.closed_form.sums import Sums
 from accord.core.config import Config
+from accord.core.errors import AccordError
 from accord.core.metrics import Metrics
 from accord.core.registry import Registry
 from accord.data.imageset import ImageSet
@@ -127,6 +128,18 @@ class Fusion(Config, ABC):
 
         It is called before any training starts.
         """
+
+    def require_own(self, public: int, validation: int) -> None:
+        """Raises AccordError if a study's server has too few labelled images of its own."""
+        if self.needs_labelled and not public + validation:
+            raise AccordError(
+                "it needs labelled images of the server, found none: set data.validation or "
+                "data.public, for example to 0.1."
+            )
+        if self.needs_validation and not validation:
+            raise AccordError(
+                "it needs validation images, found none: set data.validation, for example to 0.05."
+            )
 
 
 class Vote(Fusion):
