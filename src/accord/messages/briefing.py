@@ -30,7 +30,7 @@ MOST_CLASSES = 100_000
 def _settled(spec: Spec | None) -> Spec | None:
     """Refuses a map with a block that would read a saved model where the message is read."""
     given = (spec or {}).get("blocks")
-    for block in given if isinstance(given, list | tuple) else ():
+    for block in given if isinstance(given, list | tuple) else (given,):  # one needs no list
         if isinstance(block, dict):
             if "model" in block and not block.get("digest"):
                 raise ValueError("a block names a saved model and does not say its digest")

@@ -70,7 +70,8 @@ def test_a_message_names_no_folder_and_opens_none(model: Path) -> None:
     found.load_state_dict(values)
     inner = {"blocks": [{**sent.blocks[0], "model": str(model), "digest": ""}]}
     outer = {"blocks": [{"use": "scores", "recipe": "below", "classes": 2, "map": inner}]}
-    for told in (inner, outer):
+    alone = {"blocks": inner["blocks"][0]}  # a map reads it like a list of one
+    for told in (inner, outer, alone):
         with pytest.raises(AccordError, match="names a saved model and does not say its digest"):
             parse(
                 NetHeader,

@@ -31,6 +31,8 @@ class Answers(Config):
 
 @dataclass(frozen=True)
 class Kept:
+    """The content of the file at `path`."""
+
     path: Path
     state: ServerState
     answers: Answers
