@@ -134,10 +134,11 @@ def fuse(
 ) -> Results:
     """Measures further fusions of a run's uploads and adds their rows, without any training.
 
-    `asked`: names of fusions, or mappings with `use`. `trial`: only trials whose name contains this
-    text. `without`: clients to leave out; the names of the new rows list them. `add`, `remove`: for
-    uploads that are sums, the files of clients that came later, and clients whose sums are
-    subtracted. `save`: a folder for the model of the first fusion.
+    `asked`: names of fusions, or mappings with `use`. `trial`: only trials whose name begins with
+    this text, or, if none does, contains it. `without`: clients to leave out; the names of the
+    new rows list them. `add`, `remove`: for uploads that are sums, the files of clients that came
+    later, and clients whose sums are subtracted. `save`: a folder for the model of the first
+    fusion.
     """
     record = Record(Path(run_dir))
     with _working(None, workers) as at_work:
@@ -159,7 +160,7 @@ def fuse(
 def diagnose(*run_dirs: Path | str, trial: str | None = None) -> list[Finding]:
     """What went wrong in one or several runs: findings with evidence and remedy, heaviest first.
 
-    `trial`: only trials whose name contains this text.
+    `trial`: only trials whose name begins with this text, or, if none does, contains it.
     """
     return diagnose_runs(only_trials(read_evidence([Path(one) for one in run_dirs]), trial))
 
@@ -167,8 +168,8 @@ def diagnose(*run_dirs: Path | str, trial: str | None = None) -> list[Finding]:
 def audit(*run_dirs: Path | str, trial: str | None = None) -> list[Audited]:
     """Which clients stand out by what they sent, for each trial; the most unusual client first.
 
-    `trial`: only trials whose name contains this text. Validation or public images are used if
-    there are any, and never test images.
+    `trial`: only trials whose name begins with this text, or, if none does, contains it. Validation
+    or public images are used if there are any, and never test images.
     """
     runs = only_trials(read_evidence([Path(one) for one in run_dirs]), trial)
     found = audit_runs(runs)
@@ -218,7 +219,7 @@ def write_report(
 
     `out`: the file (default: report.html in the run's folder; for several runs, in the current
     folder). `baseline`: RECIPE or RECIPE:FUSION, with which all others are compared. `trial`: only
-    trials whose name contains this text.
+    trials whose name begins with this text, or, if none does, contains it.
     """
     folders = [Path(runs)] if isinstance(runs, Path | str) else [Path(run) for run in runs]
     path = Path(out) if out else default_path(folders)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.core.names import file_name, label_name, listed, look_alike, natural, shown, typed
+from accord.core.names import (
+    chosen,
+    file_name,
+    label_name,
+    listed,
+    look_alike,
+    natural,
+    shown,
+    typed,
+)
 from accord.core.randomness import numpy_generator
 
 # Names that have a meaning for a file system, a terminal, or for Accord's own file names.
@@ -79,6 +88,19 @@ def test_a_label_keeps_capitals_as_they_are() -> None:
 def test_names_that_look_alike_are_found() -> None:
     names = ["a", "b", "A ", "North 1", "north1", "e\u0301", "\u00e9", "0", "00"]
     assert look_alike(names) == ["a", "A ", "North 1", "north1", "e\u0301", "\u00e9"]
+
+
+def test_a_text_chooses_the_names_that_begin_with_it_or_else_contain_it() -> None:
+    names = ["turns-s1", "turns-sums-s1", "public-turns-s2"]
+    cases = {
+        "turns": {"turns-s1", "turns-sums-s1"},
+        "turns-s": {"turns-s1", "turns-sums-s1"},
+        "public-turns": {"public-turns-s2"},
+        "s2": {"public-turns-s2"},
+        "s3": set(),
+    }
+    assert {text: chosen(names, text) for text in cases} == cases
+    assert chosen(names, "") == chosen(names, None) == set(names)
 
 
 def test_a_name_can_be_typed_as_it_is() -> None:

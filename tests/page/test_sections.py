@@ -204,6 +204,9 @@ def test_prototypes_that_differ_between_clients(tmp_path: Path) -> None:
     assert found.between == pytest.approx([1, 0])
     broken = one_trial(tmp_path / "nan", {"a": torch.full((4, 4), torch.nan)})
     assert geometry_of(broken) is None
+    turns = one_trial(tmp_path / "turns", {"a": one, "b": two})
+    turns.folder.last_round.upload("b", 0, last=True).unlink()
+    assert geometry_of(turns) is None  # the net of one client does not stand for all
 
 
 def test_many_clients_are_shown_as_a_band(tmp_path: Path) -> None:

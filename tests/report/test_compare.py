@@ -295,7 +295,7 @@ def test_only_finished_trials_count(tmp_path: Path) -> None:
         with pytest.raises(AccordError, match=r"none of its . trials is finished"):
             read_runs([run, empty])
     assert [pair.line.recipe for pair in pairs_of([run], "a", only="a-0")] == ["a"]
-    with pytest.raises(AccordError, match="no finished trial whose name contains 'b'"):
+    with pytest.raises(AccordError, match="no finished trial with 'b' in its name"):
         read_runs([run], "b")
 
 

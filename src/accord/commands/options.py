@@ -18,7 +18,8 @@ Out = Annotated[Path | None, typer.Option(help="the folder of the record (defaul
 Workers = Annotated[int | None, typer.Option(help="processes (default: one per core)")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="show no progress")]
 SomeTrials = Annotated[
-    str | None, typer.Option(help="use only trials whose name contains this text")
+    str | None,
+    typer.Option(help="use only trials whose name begins with this text, or else contains it"),
 ]
 DataRoot = Annotated[
     Path | None, typer.Option(help="the folder of the datasets (default: ./data, …)")

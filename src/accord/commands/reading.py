@@ -8,6 +8,7 @@ import typer
 
 from accord.commands.options import RunFolder, RunFolders, SomeTrials
 from accord.core.errors import AccordError
+from accord.core.names import chosen
 from accord.report.terminal import say, say_json, show, show_results, width
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ def dials(
 
     found = load(run_dir)
     if json:
-        say_json([e for e in found.events() if trial is None or trial in e["trial"]])
+        events = found.events()
+        wanted = chosen((event["trial"] for event in events), trial)
+        say_json([event for event in events if event["trial"] in wanted])
     else:
         show(*show_dials(found.record, keys or (), trial, width()))
 

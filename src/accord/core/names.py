@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 
 from accord.core.text import printable
@@ -65,6 +65,15 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     """The first `most` of some names in a message."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(shown, names[:most])) + more
+
+
+def chosen(names: Iterable[str], text: str | None) -> set[str]:
+    """The names that begin with `text`; if none does, those that contain it. None chooses all."""
+    every = set(names)
+    if text is None:
+        return every
+    first = {name for name in every if name.startswith(text)}
+    return first or {name for name in every if text in name}
 
 
 def look_alike(names: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from accord.core.errors import AccordError
 from accord.core.registry import Registry
 
 P = TypeVar("P", bound=Config)
+AUTOMATIC = "is set automatically; do not set it"  # the description of a key that no user sets
 
 
 def make_part(registry: Registry[type[P]], spec: Any, where: str) -> P:
@@ -32,6 +33,13 @@ def make_part(registry: Registry[type[P]], spec: Any, where: str) -> P:
 def part_spec(name: str, part: Config) -> dict[str, Any]:
     """The mapping that makes `part` again, with every parameter written out."""
     return {"use": name, **part.model_dump(mode="json", by_alias=True)}
+
+
+def set_by_hand(part: Config) -> list[str]:
+    """The keys of a part that are set automatically, but have another value than their default."""
+    fields = type(part).model_fields.items()
+    automatic = {key: field.default for key, field in fields if field.description == AUTOMATIC}
+    return [key for key, default in automatic.items() if getattr(part, key) != default]
 
 
 def describe(part: type[Config]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from accord.core.errors import AccordError
-from accord.core.names import listed
+from accord.core.names import chosen, listed
 from accord.diagnosis.finding import Finding
 from accord.diagnosis.rule import findings_of, rules
 from accord.report.evidence import RunEvidence
@@ -25,16 +25,16 @@ def diagnose(runs: Sequence[RunEvidence]) -> list[Finding]:
 
 
 def only_trials(runs: Sequence[RunEvidence], text: str | None) -> list[RunEvidence]:
-    """The runs with only the trials whose name contains `text`."""
+    """The runs with only the trials that names.chosen chooses by `text`."""
     if text is None:
         return list(runs)
-    chosen = [replace(run, trials=[one for one in run.trials if text in one.id]) for run in runs]
-    if not any(run.trials for run in chosen):
-        known = [trial.id for run in runs for trial in run.trials]
+    known = [trial.id for run in runs for trial in run.trials]
+    wanted = chosen(known, text)
+    if not wanted:
         raise AccordError(
             f"no trial has {text!r} in its name. The trials are: {listed(known) or 'none'}."
         )
-    return chosen
+    return [replace(run, trials=[one for one in run.trials if one.id in wanted]) for run in runs]
 
 
 def _joined(findings: Sequence[Finding]) -> list[Finding]:

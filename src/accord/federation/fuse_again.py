@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.core.errors import AccordError
+from accord.core.names import chosen
 from accord.core.yamls import yaml_of
 from accord.engines.base import Engine
 from accord.federation.execute import Watcher
@@ -169,9 +170,10 @@ def _chosen(
     for run in runs:
         images = run.allocation.dataset.folder.name
         record.refuse_changed(plan.study, run.allocation.data, images)
+    wanted = chosen((run.folder.id for run in runs), trial)
     found = []
     for run in runs:
-        if trial is not None and trial not in run.folder.id:
+        if run.folder.id not in wanted:
             continue
         if run.folder.info().get("status") != "finished":
             plan.tell(f"{run.folder.id}: left out, because it is not finished (use accord run)")
@@ -179,8 +181,8 @@ def _chosen(
             found.append(run)
     if not found:
         known = ", ".join(run.folder.id for run in runs)
-        wanted = f" {trial}" if trial else ""
-        raise AccordError(f"no finished trial{wanted} in {record.path}; trials: {known}.")
+        named = f" {trial}" if trial else ""
+        raise AccordError(f"no finished trial{named} in {record.path}; trials: {known}.")
     fitting = [run for run in found if _fitting(run, rules)]
     if membership != EVERYBODY and trial is None:
         # A pooled trial has no clients that could be left out or added.

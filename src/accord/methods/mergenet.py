@@ -13,6 +13,7 @@ from torch import Tensor
 
 from accord.core.errors import AccordError
 from accord.core.mergenet import MergeNetConfig
+from accord.core.parts import AUTOMATIC, set_by_hand
 from accord.core.randomness import torch_generator
 from accord.fusion.average import weighted_mean
 from accord.fusion.base import Scene, client_weights
@@ -53,14 +54,14 @@ class MergeNet(Averaging):
     the server averages their nets and their φ.
     """
 
-    settings: MergeNetConfig | None = Field(None, description="is set automatically; do not set it")
-    trainable: bool = Field(False, description="is set automatically; do not set it")
+    settings: MergeNetConfig | None = Field(None, description=AUTOMATIC)
+    trainable: bool = Field(False, description=AUTOMATIC)
 
     def with_settings(self, mergenet: MergeNetConfig, teacher: TeacherConfig) -> Self:
         return self.model_copy(update={"settings": mergenet, "trainable": teacher.trainable})
 
     def filled(self, fusion: dict[str, Any], where: str) -> Self:
-        if self.settings is not None or self.trainable:
+        if set_by_hand(self):
             raise AccordError(
                 f"{where}.method: write the settings of MergeNet into the sections mergenet and "
                 "teacher of the recipe or of the study, not into `method`."

@@ -28,13 +28,16 @@ class Geometry:
 
 
 def geometry_of(trial: Evidence) -> Geometry | None:
-    """None if fewer than two classes, or no uploads with prototypes are there."""
+    """None if fewer than two classes, or no uploads with prototypes are there.
+
+    Also None if only one of several clients has one: in turns, a round has one net.
+    """
     clients = trial.clients[:CLIENTS]
     counts = dict(zip(trial.clients, trial.label_counts, strict=False))
     found = {client: _unit(trial.tensors(client, [TENSOR]).get(TENSOR)) for client in clients}
     rows = {client: matrix for client, matrix in found.items() if matrix is not None}
     sizes = {matrix.shape for matrix in rows.values()}
-    if len(sizes) != 1 or next(iter(sizes))[0] < 2:
+    if len(sizes) != 1 or next(iter(sizes))[0] < 2 or len(rows) == 1 < len(clients):
         return None
     classes = next(iter(sizes))[0]
     holds = {c: [n for n, k in enumerate(counts.get(c, [])[:classes]) if k] for c in rows}

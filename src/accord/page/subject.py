@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from accord.core.errors import AccordError
-from accord.core.names import listed, shown
+from accord.core.names import shown
+from accord.diagnosis.diagnose import only_trials
 from accord.page.geometry import CLIENTS
 from accord.record.rows import rows_of
 from accord.record.summary import THRESHOLDS
@@ -61,10 +62,7 @@ def read_subject(paths: Sequence[Path], trial: str | None, baseline: str | None)
     runs = read_evidence(paths)
     missing = [sentence for run in runs for sentence in run.missing]
     missing += [sentence for run in runs for sentence in _not_begun(run)]
-    trials = [one for run in runs for one in run.trials if trial is None or trial in one.id]
-    if trial is not None and not trials:
-        known = listed([one.id for run in runs for one in run.trials]) or "none"
-        raise AccordError(f"no trial has {trial!r} in its name. The trials are: {known}.")
+    trials = [one for run in only_trials(runs, trial) for one in run.trials]
     for one in trials:
         missing += one.damaged_uploads(one.clients[:CLIENTS])
     lines = lines_of(_measured(runs, trials, missing), THRESHOLDS)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from accord.core.errors import AccordError, nearest
-from accord.core.names import shown
+from accord.core.names import chosen, shown
 from accord.record.folders import TrialFolder
 from accord.record.record import Record
 from accord.report.tables import plain_table
@@ -22,15 +22,17 @@ LABELS, CELL = 36, 10  # width of the labels and of one value, in characters
 def show_dials(
     record: Record, keys: Sequence[str], only: str | None, width: int = 200
 ) -> list[Table]:
-    """One table per trial with telemetry; with `only`, the trials whose name contains this text.
+    """One table per trial with telemetry; `only` chooses trials as names.chosen does.
 
     If not all epochs fit into `width`, only some are shown, including the first and the last.
     """
-    trials = [trial for trial in record.trials() if only is None or only in trial.id]
+    every = record.trials()
+    wanted = chosen((trial.id for trial in every), only)
+    trials = [trial for trial in every if trial.id in wanted]
     found = {trial.id: events_of(trial) for trial in trials}
     found = {name: events for name, events in found.items() if events}
     if not found:
-        known = ", ".join(trial.id for trial in record.trials()) or "none"
+        known = ", ".join(trial.id for trial in every) or "none"
         raise AccordError(f"no telemetry of such a trial in {record.path}; trials: {known}.")
     _refuse_unknown(keys, sorted({k for events in found.values() for e in events for k in e}))
     count = max(2, (width - LABELS) // CELL)

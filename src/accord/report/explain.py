@@ -11,7 +11,7 @@ from accord.balance import balances
 from accord.core.budget import Budget
 from accord.core.config import Config
 from accord.core.mergenet import MergeNetConfig
-from accord.core.parts import describe, summary
+from accord.core.parts import AUTOMATIC, describe, summary
 from accord.fusion import fusions
 from accord.methods import methods
 from accord.nets.maps import MapConfig, blocks
@@ -22,8 +22,6 @@ from accord.report.tables import plain_table
 from accord.study.library import shipped
 from accord.study.recipe import ClosedFormRecipe, Recipe, TrainingRecipe
 from accord.study.resolve import resolve
-
-AUTOMATIC = "is set automatically; do not set it"
 
 
 def show_recipe(name: str) -> RenderableType:

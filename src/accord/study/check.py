@@ -9,11 +9,13 @@ from accord.core.budget import Budget
 from accord.core.config import Config, check_alone, keys, parse
 from accord.core.errors import AccordError, nearest
 from accord.core.mergenet import MergeNetConfig
-from accord.core.parts import make_part, part_spec
+from accord.core.parts import make_part, part_spec, set_by_hand
 from accord.fusion import fusions
 from accord.fusion.base import Merge
 from accord.fusion.named import NamedFusion
 from accord.methods import Method, methods
+from accord.nets.maps import MapConfig
+from accord.nets.maps.kept import InModel
 from accord.nets.settings import TeacherConfig
 from accord.objective import Term, anchor_kinds, make_alignment, make_term
 from accord.objective.bank import BankConfig
@@ -35,7 +37,11 @@ def check(raw: Spec, where: str) -> Recipe:
             raise
         raise AccordError(f"{where}: {error}") from None
     _check_fusions(recipe, where)
-    return _check_training(recipe, where) if isinstance(recipe, TrainingRecipe) else recipe
+    if isinstance(recipe, TrainingRecipe):
+        return _check_training(recipe, where)
+    if isinstance(recipe, ClosedFormRecipe):
+        _check_map(recipe.map, where)
+    return recipe
 
 
 def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
@@ -59,6 +65,15 @@ def _refuse_unknown(raw: Spec, kind: type[Recipe], where: str) -> None:
             f"{where}: unknown key {key!r}{nearest(str(key), known) or '.'} "
             f"Known: {', '.join(known)}."
         )
+
+
+def _check_map(config: MapConfig, where: str) -> None:
+    """Refuses keys that a trial sets. A block with a saved model keeps what it has read there."""
+    for index, part in enumerate(config.parts):
+        for key in [] if isinstance(part, InModel) else set_by_hand(part):
+            raise AccordError(
+                f"{where}.map.blocks[{index}]: {key!r} is set automatically. Remove it."
+            )
 
 
 def _check_fusions(recipe: Recipe, where: str) -> None:

@@ -15,6 +15,7 @@ from accord.messages.saved_model import SavedModel, save_model
 from accord.nets.limits import largest_pixels
 from accord.nets.maps import Around, Earlier, FeatureMap, MapConfig, draw_map, patches
 from accord.nets.settings import NetConfig
+from accord.study.check import check
 from core.cases import looped
 from nets.maps.support import SMALL, at, closed_model, drawn, noise, origins
 
@@ -129,7 +130,15 @@ def test_a_model_that_is_not_what_it_says_is_refused(model: Path) -> None:
             MapConfig(blocks=({"use": "kept-scores", "model": str(saved.folder)},))
 
 
-def test_a_digest_of_its_own_is_refused() -> None:
-    for use in ("kept-scores", "encoder"):
-        with pytest.raises(AccordError, match="`digest` is set automatically"):
-            MapConfig(blocks=({"use": use, "model": "nowhere", "digest": "00"},))
+def test_keys_that_are_set_automatically_are_refused() -> None:
+    told: list[tuple[str, dict[str, Any]]] = [
+        ("digest", {"use": "kept-scores", "model": "nowhere", "digest": "00"}),
+        ("classes", {"use": "kept-scores", "model": "nowhere", "classes": 3}),
+        ("backbone", {"use": "encoder", "model": "nowhere", "backbone": "cnn3"}),
+        ("map", {"use": "scores", "recipe": "closed-form", "map": {}}),
+        ("norm", {"use": "teacher", "norm": "group"}),
+        ("clients", {"use": "rounds", "recipe": "turns", "clients": 3}),
+    ]
+    for key, block in told:
+        with pytest.raises(AccordError, match=f"[`']{key}[`'] is set automatically. Remove it"):
+            check({"name": "own", "fusion": ["ridge"], "map": {"blocks": [block]}}, "recipes.own")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from accord.core.errors import AccordError
+from accord.core.parts import AUTOMATIC
 from accord.data.views import renormalising
 from accord.messages import unprefixed
 from accord.messages.saved_model import SavedModel
@@ -41,8 +42,8 @@ class Stages(Block):
     grid: int = Field(
         4, ge=1, le=64, description="number of windows along a side; they overlap by half"
     )
-    backbone: str | None = Field(None, description="is set automatically; do not set it")
-    norm: Norm | None = Field(None, description="is set automatically; do not set it")
+    backbone: str | None = Field(None, description=AUTOMATIC)
+    norm: Norm | None = Field(None, description=AUTOMATIC)
 
     def build(self, channels: int) -> StageModule:
         if self.backbone is None or self.norm is None:
@@ -176,7 +177,7 @@ class Rounds(Stages):
         description="the net that its fusion makes, or the net of each client, which all clients "
         "then receive",
     )
-    clients: int | None = Field(None, description="is set automatically; do not set it")
+    clients: int | None = Field(None, description=AUTOMATIC)
 
     @property
     def stands_on(self) -> str:
@@ -212,7 +213,7 @@ class Rounds(Stages):
 
 
 @blocks.register("encoder")
-class Kept(InModel, Stages):
+class KeptEncoder(InModel, Stages):
     """Stages of an encoder in a model that `accord fuse --save` wrote."""
 
     net: int = Field(0, ge=0, description="index of the net in the model, counted from 0")

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from accord.core.errors import AccordError
+from accord.core.parts import AUTOMATIC, set_by_hand
 from accord.core.text import one_line
 from accord.messages.saved_model import AGAIN, SavedModel, digest_of
 from accord.nets.maps.base import Block
@@ -22,12 +23,14 @@ class InModel(Block):
     """A block with tensors of a model that `accord fuse --save` wrote."""
 
     model: str = Field(description="folder of the saved model")
-    digest: str = Field("", description="is set automatically; do not set it")
+    digest: str = Field("", description=AUTOMATIC)
 
     @model_validator(mode="after")
     def _found_out(self) -> Self:
         """Reads the model once. A briefing holds all values, so a client does not need the file."""
         if not self.digest:
+            for key in set_by_hand(self):
+                raise ValueError(f"`{key}` is set automatically. Remove it")
             found = SavedModel.load(Path(self.model))
             self.refuse(found)
             told = {**self.told_by(found), "digest": digest_of(self.taken_from(found))}

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from accord.core.config import parse
 from accord.core.errors import AccordError
+from accord.core.parts import AUTOMATIC
 from accord.data.views import renormalising
 from accord.messages import unprefixed
 from accord.messages.saved_model import SavedModel
@@ -26,8 +27,8 @@ class ScoresOf(Block):
     earlier scores, which are linear in the earlier features, and fits the rest with the new ones.
     """
 
-    classes: int | None = Field(None, description="is set automatically; do not set it")
-    map: dict[str, Any] | None = Field(None, description="is set automatically; do not set it")
+    classes: int | None = Field(None, description=AUTOMATIC)
+    map: dict[str, Any] | None = Field(None, description=AUTOMATIC)
 
     def build(self, channels: int) -> ScoresModule:
         if self.map is None or self.classes is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.core.errors import AccordError
+from accord.core.names import chosen
 from accord.record.record import Record
 from accord.record.rows import Row
 from accord.report.results import open_record
@@ -66,7 +67,7 @@ class Read:
 
 
 def read_runs(paths: Sequence[Path], trial: str | None = None) -> Read:
-    """The finished trials of all runs; `trial`: only those whose name contains this text."""
+    """The finished trials of all runs; `trial`: only those that names.chosen chooses."""
     records = {label: open_record(path) for label, path in labelled(paths).items()}
     axes = tuple(dict.fromkeys(axis for record in records.values() for axis in record.axes()))
     measured: list[Measured] = []
@@ -102,12 +103,12 @@ def _of_run(
             f"{record.path} has no results to compare: none of its {len(infos)} trials is "
             "finished. Run its study to the end first."
         )
-    chosen = {key: rows for key, rows in groups.items() if trial is None or trial in key[0]}
-    if not chosen:
+    wanted = chosen(infos, trial)
+    groups = {key: rows for key, rows in groups.items() if key[0] in wanted}
+    if not groups:
         raise AccordError(
-            f"{record.path} has no finished trial whose name contains {trial!r}. Its finished "
+            f"{record.path} has no finished trial with {trial!r} in its name. Its finished "
             f"trials are: {', '.join(finished)}."
         )
-    unfinished = [n for n in infos if n not in finished and (trial is None or trial in n)]
-    found = [Measured(label, rows, infos[name], axes) for (name, _), rows in chosen.items()]
-    return found, len(unfinished)
+    found = [Measured(label, rows, infos[name], axes) for (name, _), rows in groups.items()]
+    return found, len(wanted.difference(finished))
