@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -38,14 +38,11 @@ def images(record: Path, folder: Path) -> dict[str, Path]:
     return found
 
 
-def test_images(record: Path, path: Path) -> Path:
+def part_images(record: Path, path: Path, part: Literal["test", "validation"] = "test") -> Path:
     (found,) = record.glob("allocations/*.json")
-    data = open_allocation(found).part("test")
+    data = open_allocation(found).part(part)
     np.savez(path, images=data.images[data.rows], labels=data.labels)
     return path
-
-
-test_images.__test__ = False  # type: ignore[attr-defined]
 
 
 def only(record: Path) -> TrialFolder:
@@ -83,7 +80,7 @@ def test_uploads_and_model_are_those_of_the_local_engine(
         assert same(Upload.load(path).tensors, local.tensors), name
     label = accord.load(run).rows[0]["fusion"]
     accord.fuse(run, [label], save=tmp_path / "a", workers=1, quiet=True)
-    test = test_images(run, tmp_path / "test.npz")
+    test = part_images(run, tmp_path / "test.npz")
     fused = accord.fuse_files(written.path, list(sent.values()), [], save=tmp_path / "b", test=test)
     assert fused.metrics[label].accuracy == accord.load(run).rows[-1]["accuracy"]
     pixels = np.load(test)["images"]
@@ -234,6 +231,38 @@ def test_public_images_serve_the_briefing_and_the_fusion(study: Raw, tmp_path: P
     with pytest.raises(AccordError, match="give such images with --public"):
         accord.fuse_files(out, sent, ["distilled"], save=tmp_path / "model")
     student = {"use": "distilled", "epochs": 1}
-    public = test_images(run, tmp_path / "public.npz")
+    public = part_images(run, tmp_path / "public.npz")
     accord.fuse_files(out, sent, [student], save=tmp_path / "model", public=public)
     assert accord.Predictor.load(tmp_path / "model").header.nets == 1
+
+
+def test_validation_images_serve_the_fusion(study: Raw, tmp_path: Path) -> None:
+    """Without any, the recipe's other fusions are used, and a fusion that was named is refused."""
+    recipe = {"use": "closed-form-small", "fusion": ["ridge-calibrated", "ridge"], "as": "both"}
+    study |= {"recipes": [recipe], "data": {**study["data"], "validation": 0.2}}
+    run, out, model = tmp_path / "run", tmp_path / "briefing.safetensors", tmp_path / "model"
+    accord.run(study, out=run, workers=1, quiet=True)
+    accord.brief(study, out, record=tmp_path / "record", quiet=True)
+    sent = list(exchange(out, images(run, tmp_path / "images"), tmp_path / "sent").values())
+    test = part_images(run, tmp_path / "test.npz")
+    held = part_images(run, tmp_path / "held.npz", "validation")
+
+    found = accord.fuse_files(out, sent, [], test=test, validation=held, save=model)
+    expected = {row["fusion"]: row["ece"] for row in accord.load(run).rows}
+    assert {name: metrics.ece for name, metrics in found.metrics.items()} == expected
+    assert expected["ridge-calibrated"] != expected["ridge"]
+    pixels = np.load(test)["images"]
+    accord.fuse(run, ["ridge-calibrated"], save=tmp_path / "inside", workers=1, quiet=True)
+    one, other = (
+        accord.Predictor.load(path).scores(pixels) for path in (model, tmp_path / "inside")
+    )
+    assert torch.equal(one, other)
+
+    told: list[str] = []
+    found = accord.fuse_files(out, sent, [], test=test, tell=told.append)
+    assert [*found.metrics] == ["ridge"]
+    assert any("'ridge-calibrated' is left out" in line for line in told)
+    with pytest.raises(AccordError, match="Give such images with --validation"):
+        accord.fuse_files(out, sent, ["ridge-calibrated"], test=test)
+    with pytest.raises(AccordError, match="are the same images"):
+        accord.fuse_files(out, sent, [], test=test, validation=test)

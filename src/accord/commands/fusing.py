@@ -41,6 +41,10 @@ def fuse(
     public: Annotated[
         Path | None, typer.Option(metavar="IMAGES", help="files: the server's own images")
     ] = None,
+    validation: Annotated[
+        Path | None,
+        typer.Option(metavar="IMAGES", help="files: the server's images on which nobody trained"),
+    ] = None,
     following: Annotated[
         Path | None,
         typer.Option("--next", metavar="FILE", help="files: write the next round's briefing"),
@@ -54,7 +58,8 @@ def fuse(
 ) -> None:
     """Fuse the uploads of a run in other ways, or files that clients have sent."""
     runs = {"--trial": trial, "--add": add, "--remove": remove, "--data-root": data_root}
-    files = {"--test": test, "--public": public, "--next": following, "--clients": clients}
+    files: dict[str, Any] = {"--test": test, "--public": public, "--validation": validation}
+    files |= {"--next": following, "--clients": clients}
     if source.is_dir():
         _refuse({**files, "further arguments": uploads}, OF_FILES, source, OF_RUNS)
         if not fusion:
@@ -75,6 +80,7 @@ def fuse(
         save=save,
         test=test,
         public=public,
+        validation=validation,
         following=following,
         clients=clients,
         tell=(lambda _: None) if quiet else tell,

@@ -21,15 +21,15 @@ from accord.core.threads import one_thread
 from accord.data.imageset import ImageSet
 from accord.data.raw import Progress
 from accord.federation.answering import labelled_images
+from accord.federation.exchange.asked import asked_fusions, require, without_validation
 from accord.federation.exchange.brief import Written, refuse_to_brief, server_file, write_round
 from accord.federation.exchange.inbox import Inbox, read_inbox
 from accord.federation.exchange.kept import Answers, Kept, read_kept
 from accord.federation.exchange.turn import check_turn
-from accord.federation.fuse_again import read_fusion
 from accord.federation.measuring.scope import after_advance
 from accord.federation.modelling import model_of
 from accord.federation.pooled_sums import total_of
-from accord.fusion.base import Merge, ReferenceRule, Scene
+from accord.fusion.base import Merge, Scene
 from accord.fusion.evaluate import run_net
 from accord.fusion.named import NamedFusion
 from accord.messages import Briefing, ServerState
@@ -64,6 +64,7 @@ def fuse_files(
     save: Path | None = None,
     test: Path | None = None,
     public: Path | None = None,
+    validation: Path | None = None,
     following: Path | None = None,
     clients: int | None = None,
     tell: Tell = lambda _: None,
@@ -72,12 +73,17 @@ def fuse_files(
 
     `asked` are fusions, by default those of the recipe; the first one is saved. `test` are labelled
     images to measure on, `public` are labelled images of the server that a fusion or a method may
-    use. `following` is the file of the next round's briefing. `clients` is the number of all
-    clients of the federation, if more than have answered.
+    use, and `validation` others on which nobody has trained. `following` is the file of the next
+    round's briefing. `clients` is the number of all clients of the federation, if more than have
+    answered.
     """
     briefing = Briefing.load(path)
     work = _Work(path, briefing, tell)
-    fusions = work.fusions(asked, save)
+    fusions = asked_fusions(path, briefing.header, asked)
+    if validation is None and not asked:
+        fusions = without_validation(fusions, tell)
+    if save is not None and len(fusions) > 1 and asked:
+        tell(f"the model of {fusions[0].label!r}, the first fusion, is saved")
     work.refuse_mistakes(save, test, following)
     inbox = read_inbox(path, briefing, uploads, without, tell)
     kept = read_kept(path)
@@ -88,11 +94,17 @@ def fuse_files(
     if lost and not work.goes_on(following):
         tell(f"no client has images of {', '.join(lost)}: the model cannot recognise them")
     own = work.images(public, "--public") or _none(briefing)
+    held = work.images(validation, "--validation") or _none(briefing)
     measured = work.images(test, "--test")
+    if measured is not None and len(held) and np.array_equal(held.images, measured.images):
+        raise AccordError(
+            f"--validation {validation} and --test {test} are the same images, so that the figures "
+            "would be too good. Use different images."
+        )
     with one_thread():
         work.refuse_useless(inbox)
-        scene = work.scene(inbox, own, clients)
-        work.require(fusions, len(own))
+        scene = replace(work.scene(inbox, own, clients), validation=held)
+        require(fusions, briefing.header, len(own), len(held))
         needs_state = following is not None or any(after_advance(f.rule) for f in fusions)
         state = work.advanced(scene, kept) if needs_state else None
         metrics = {}
@@ -116,38 +128,6 @@ class _Work:
 
     # --- what was asked ------------------------------------------------------------------------
 
-    def fusions(self, asked: Sequence[str | Spec], save: Path | None) -> list[NamedFusion]:
-        """The fusions that were asked for, or else those of the recipe."""
-        header = self.briefing.header
-        named = [read_fusion(entry) for entry in asked]
-        if not named:
-            origin = header.origin
-            if origin is None:
-                raise AccordError(
-                    f"{self.path} does not say how its uploads are fused. Name a fusion with "
-                    "--fusion, e.g. --fusion classwise (accord recipes lists them)."
-                )
-            entries = [NamedFusion.read(one, str(self.path)) for one in origin.fusions]
-            named = [one for one in entries if not isinstance(one.rule, ReferenceRule)]
-        for fusion in named:
-            if isinstance(fusion.rule, ReferenceRule):
-                raise AccordError(
-                    f"--fusion {fusion.use}: this is a reference and makes no model. Name "
-                    "another one."
-                )
-            if fusion.rule.of != header.uploads:
-                raise AccordError(
-                    f"--fusion {fusion.use}: it fuses {fusion.rule.of}, but the clients of "
-                    f"{self.path} upload {header.uploads}. Choose another fusion."
-                )
-        labels = [fusion.label for fusion in named]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise AccordError(f"--fusion: {label!r} was named twice. Give one `as: NAME`.")
-        if save is not None and len(named) > 1 and asked:
-            self.tell(f"the model of {named[0].label!r}, the first fusion, is saved")
-        return named
-
     def refuse_mistakes(self, save: Path | None, test: Path | None, following: Path | None) -> None:
         """Raises AccordError for mistakes that can be found before any upload is read."""
         if save is None and test is None and following is None:
@@ -169,21 +149,6 @@ class _Work:
         if following.absolute() in (self.path.absolute(), server_file(self.path).absolute()):
             raise AccordError(f"--next {following} is a file of this round. Choose another name.")
         refuse_to_brief(following, "--next")
-
-    def require(self, fusions: Sequence[NamedFusion], public: int) -> None:
-        for fusion in fusions:
-            if fusion.rule.needs_validation:
-                raise AccordError(
-                    f"fusion {fusion.label!r}: it needs the validation images of a study, which "
-                    "there are none of with files. Choose another fusion."
-                )
-            try:
-                fusion.rule.require(self.briefing.header.net.norm, public)
-                if fusion.rule.needs_labelled and not public:
-                    raise AccordError("it needs labelled images of the server, found none.")
-            except AccordError as error:
-                hint = "" if public else " With files, give such images with --public IMAGES."
-                raise AccordError(f"fusion {fusion.label!r}: {error}{hint}") from None
 
     def images(self, path: Path | None, option: str) -> ImageSet | None:
         """Labelled images of the server, in the format of the briefing."""
