@@ -10,11 +10,12 @@ import argparse
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from accord.attacks.settings import AttackConfig
-from accord.auditing.audit import Audited, audit_trial
+from accord.auditing.audit import Audited, audit_runs
 from accord.data.hostile import hostile_clients
 from accord.report.evidence import Evidence, read_evidence
 from accord.report.results import load
@@ -87,8 +88,7 @@ def _named(counts: list[int] | None) -> str:
 def _audited(run: Path) -> Iterator[tuple[Evidence, Audited]]:
     for one in read_evidence([run]):
         for trial in one.trials:
-            found = audit_trial(one, trial)
-            if found is not None:
+            for found in audit_runs([replace(one, trials=[trial])]):
                 yield trial, found
 
 

@@ -23,14 +23,13 @@ EACH = {"train": 400, "test": 50}  # images of each class
 RECIPES = (
     "closed-form",
     "few-rounds",
-    "closed-form-teacher",
     "few-rounds-public",
     "public-teacher",
 )
 
 
 def measure() -> list[Figure]:
-    """Runs one study, which takes about an hour of one core."""
+    """Runs one study, which takes about 45 minutes of one core."""
     found = {entry.name for entry in inventory(None) if entry.found}
     if not found.issuperset(SOURCES):
         return [Figure("hundred", LACKING)]

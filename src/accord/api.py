@@ -172,7 +172,7 @@ def audit(*run_dirs: Path | str, trial: str | None = None) -> list[Audited]:
     or public images are used if there are any, and never test images.
     """
     runs = only_trials(read_evidence([Path(one) for one in run_dirs]), trial)
-    found = audit_runs(runs)
+    found = audit_runs(runs, tell=tell)
     refuse_nothing(found, runs)
     return found
 

@@ -19,6 +19,7 @@ from accord.auditing.kinds.scale import within
 from accord.auditing.sign import FEWEST, distances, ratio_strengths
 from accord.auditing.warn import warn
 from accord.client.summing import sums_of
+from accord.closed_form.packing import PACKINGS, Packing
 from accord.closed_form.sums import Sums
 from accord.core.errors import AccordError
 from accord.fusion.base import Outputs
@@ -84,9 +85,16 @@ def test_the_spread_within_classes_does_not_depend_on_the_classes() -> None:
                 (rows[told == c] - rows[told == c].mean(dim=0)).square().sum().item()
                 for c in set(labels)
             ) / (50 - len(set(labels)))
-            found = within(Sums(counts, sums, apart.T @ apart))
-            assert found == pytest.approx(expected, rel=1e-6)
-    assert within(Sums(torch.tensor([1]), torch.ones(1, 4), torch.zeros(4, 4))) is None
+            for packing in PACKINGS:
+                found = within(sent(Sums(counts, sums, apart.T @ apart), packing))
+                assert found == pytest.approx(expected, rel=1e-5)
+    one = Sums(torch.tensor([1]), torch.ones(1, 4), torch.zeros(4, 4))
+    assert within(sent(one, "float32")) is None
+
+
+def sent(sums: Sums, packing: Packing) -> Upload:
+    header = UploadHeader(client="a", epoch=1, samples=sums.total, briefing="")
+    return Upload(header, sums.tensors(packing))
 
 
 def test_skill_is_asked_only_of_classes_that_a_client_holds() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from accord.client.summing import sums_of
-from accord.closed_form.packing import PACKINGS, Packing, packed
+from accord.closed_form.packing import PACKINGS, Packing, packed, squared, unpacked, variances
 from accord.closed_form.sums import Sums, check_sums, expected_sums
 from accord.core.errors import AccordError
 from accord.core.randomness import numpy_generator
@@ -48,6 +48,26 @@ def assert_survives(data: Data, packing: Packing) -> None:
         spread = sent.scatter.diagonal().sqrt()
         allowed = (within + 1e-6) * spread * spread[:, None] + 1e-30
         assert bool(((found.scatter - sent.scatter).abs() <= allowed).all())
+
+
+def test_the_variances_are_the_diagonal_of_the_scatter() -> None:
+    for data in EDGES.values():
+        sums = sums_by_hand(data, CLASSES)
+        for packing in PACKINGS:
+            tensors = sums.tensors(packing)
+            width = sums.sums.shape[1]
+            expected = unpacked(tensors, width).diagonal()
+            torch.testing.assert_close(variances(tensors, width), expected, rtol=1e-12, atol=0)
+
+
+@looped("width", [1, 2, 511, 512, 513, 1_030])
+def test_a_factor_is_squared_block_by_block(width: int) -> None:
+    """In one block, several whole ones, and ones that are not whole."""
+    draws = torch.Generator().manual_seed(width)
+    factor = torch.randn(width, width, generator=draws, dtype=torch.float64).triu()
+    found = squared(factor)
+    torch.testing.assert_close(found, factor.T @ factor, rtol=1e-10, atol=1e-10)
+    assert torch.equal(found, found.T)
 
 
 @pytest.mark.parametrize("packing", PACKINGS)

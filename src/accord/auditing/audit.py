@@ -22,6 +22,7 @@ from accord.core.threads import one_thread
 from accord.data.allocation import Allocation, open_allocation
 from accord.data.allocation_file import AllocationFile
 from accord.data.imageset import ImageSet
+from accord.data.raw import Progress, Tell
 from accord.data.schemes import make_scheme
 from accord.data.settings import DataConfig, ShiftConfig
 from accord.diagnosis.reading import fusions_at_end, own_fusion
@@ -69,26 +70,36 @@ class Audited:
         return {**told, "clients": clients, "remarks": self.remarks, "command": self.command}
 
 
-def audit_runs(runs: Sequence[RunEvidence], *, quick: bool = False) -> list[Audited]:
+def audit_runs(
+    runs: Sequence[RunEvidence], *, quick: bool = False, tell: Tell = lambda _: None
+) -> list[Audited]:
     """The trials of some runs that have clients and whose uploads are still there.
 
     A `quick` audit reads the uploads once and uses no images.
     """
+    trials = [(run, trial) for run in runs for trial in run.trials]
+    progress = Progress("looking at the uploads", sum(len(t.clients) for _, t in trials), tell)
+    found = []
     with one_thread():  # the same figures on every machine, as in a worker
-        found = [audit_trial(run, trial, quick=quick) for run in runs for trial in run.trials]
+        for run, trial in trials:
+            found.append(audit_trial(run, trial, progress, quick=quick))
     return [one for one in found if one is not None]
 
 
-def audit_trial(run: RunEvidence, trial: Evidence, *, quick: bool = False) -> Audited | None:
+def audit_trial(
+    run: RunEvidence, trial: Evidence, progress: Progress, *, quick: bool
+) -> Audited | None:
     """The audit of one trial; None if it has no uploads of several clients."""
     folder = trial.folder.last_round
     paths = {name: folder.upload(name, 0, last=True) for name in trial.clients}
     paths = {name: path for name, path in paths.items() if path.exists()}
     if trial.pooled or len(paths) < 2 or not folder.briefing.exists():
+        progress.step(len(trial.clients))
         return None
     labelled, part = (None, "") if quick else labelled_images(run, trial)
     case = Case(Briefing.load(folder.briefing), rule_of(trial), labelled, part)
-    signs = ranked(case, paths, quick)
+    signs = ranked(case, paths, progress, quick=quick)
+    progress.step(len(trial.clients) - len(paths))
     clear = [name for name, found in signs.items() if found and found[0].strength >= CLEAR]
     return Audited(
         run=run.label,
@@ -101,7 +112,9 @@ def audit_trial(run: RunEvidence, trial: Evidence, *, quick: bool = False) -> Au
     )
 
 
-def ranked(case: Case, paths: Mapping[str, Path], quick: bool) -> dict[str, list[Sign]]:
+def ranked(
+    case: Case, paths: Mapping[str, Path], progress: Progress, *, quick: bool
+) -> dict[str, list[Sign]]:
     """Client → its signs. Every upload is read once; one that is refused is the clearest sign."""
     uploads = case.briefing.header.uploads
     asked = [
@@ -115,10 +128,11 @@ def ranked(case: Case, paths: Mapping[str, Path], quick: bool) -> dict[str, list
             upload = UploadFiles([path], case.briefing).load(0)
         except AccordError as error:
             signs[client].append(Sign(client, "refused", REFUSED, str(error)))
-            continue
-        case.accepted.append(path)
-        for kind in asked:
-            kind.see(upload)
+        else:
+            case.accepted.append(path)
+            for kind in asked:
+                kind.see(upload)
+        progress.step()
     for kind in asked if case.accepted else ():
         for sign in kind.judge():
             signs[sign.client].append(sign)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accord.auditing.audit import audit_runs
 from accord.auditing.show import warnings
+from accord.diagnosis.diagnose import only_trials
 from accord.report.evidence import ODD, Evidence, read_evidence
 
 MOST_BYTES = 100_000_000  # after so many, no further trial is read; `accord audit` reads all
@@ -19,10 +20,10 @@ def warn(run_dir: Path, tell: Callable[[str], None], trial: str | None = None) -
     """Tells which clients stand out clearly. A record that cannot be read is no reason to fail."""
     try:
         (run,) = read_evidence([run_dir])
-        asked = [one for one in run.trials if trial is None or trial in one.id]
+        asked = [one for every in only_trials([run], trial) for one in every.trials]
         before = accumulate((_bytes(one) for one in asked), initial=0)
         chosen = [one for one, size in zip(asked, before, strict=False) if size < MOST_BYTES]
-        lines = warnings(audit_runs([replace(run, trials=chosen)], quick=True))
+        lines = warnings(audit_runs([replace(run, trials=chosen)], quick=True, tell=tell))
     except ODD:
         return
     for line in lines[:MOST_LINES]:

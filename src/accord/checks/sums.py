@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from accord.checks.words import REMEDY, at_worst, refuse
+from accord.closed_form.packing import variances
 from accord.core.errors import AccordError
 from accord.messages import MAP, Briefing, SummingSpec, Upload, unprefixed
 from accord.nets.limits import largest_pixels
@@ -31,7 +32,7 @@ def check_map_sums(upload: Upload, briefing: Briefing, where: str) -> None:
             f"{'largest' if side > 0 else 'smallest'} value of each feature of the briefing's map; "
             f"found a sum that is beyond it by {at_worst(beyond)}",
         )
-    _check_squares(sums, counts, _diagonal(upload, sums.shape[1]), limits, slack, where)
+    _check_squares(sums, counts, variances(upload.tensors, sums.shape[1]), limits, slack, where)
 
 
 def _check_squares(
@@ -73,11 +74,3 @@ def limits_of(briefing: Briefing) -> Limits:
         with torch.inference_mode():
             _known[briefing.digest] = found.limits(pixels)
     return _known[briefing.digest]
-
-
-def _diagonal(upload: Upload, width: int) -> Tensor:
-    """The diagonal of the scatter, from its upper triangle row by row."""
-    if "scatter_spread" in upload.tensors:
-        return upload.tensors["scatter_spread"].double().square()
-    rows = torch.arange(width)
-    return upload.tensors["scatter"][rows * width - rows * (rows - 1) // 2].double()

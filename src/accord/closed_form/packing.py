@@ -11,6 +11,7 @@ Packing = Literal["float32", "float16", "int8", "factor"]
 PACKINGS: tuple[Packing, ...] = get_args(Packing)
 STEPS = 127  # the int8 value of a correlation of 1
 RAISED = 1e-6  # is added to the variances before a factor is computed, and multiplied until it is
+BLOCK = 512  # rows of a factor that are multiplied at a time
 KINDS = {
     "float32": torch.float32,
     "float16": torch.float16,
@@ -54,7 +55,7 @@ def unpacked(tensors: dict[str, Tensor], width: int) -> Tensor:
     values = half.double() / (STEPS if half.dtype == torch.int8 else 1)
     found = torch.zeros(width, width, dtype=torch.float64).masked_scatter_(upper, values)
     if "scatter_factor" in tensors:
-        found = found.T @ found
+        found = squared(found)
         length = found.diagonal().sqrt()
         length = torch.where(length > 0, length, 1.0)
         found /= length * length[:, None]  # no correlation is larger than 1 after rounding
@@ -65,6 +66,27 @@ def unpacked(tensors: dict[str, Tensor], width: int) -> Tensor:
         found *= spread * spread[:, None]
         found.diagonal().copy_(spread.square())  # rounded correlations may differ from 1
     return found
+
+
+def squared(factor: Tensor) -> Tensor:
+    """RᵀR of an upper triangular R: S_ij = Σ_{k ≤ min(i, j)} R_ki R_kj, a sixth of all products."""
+    found = torch.empty_like(factor)
+    for first in range(0, len(factor), BLOCK):
+        last = first + BLOCK
+        rows = factor[:last, first:last].T @ factor[:last, first:]
+        found[first:last, first:] = rows
+        found[first:, first:last] = rows.T
+        square = found[first:last, first:last]
+        square.copy_(square.triu() + square.triu(1).T)  # its halves were rounded differently
+    return found
+
+
+def variances(tensors: dict[str, Tensor], width: int) -> Tensor:
+    """The diagonal of the scatter of a message, in double precision, without the other entries."""
+    if "scatter_spread" in tensors:
+        return tensors["scatter_spread"].double().square()
+    rows = torch.arange(width)
+    return tensors["scatter"][rows * width - rows * (rows - 1) // 2].double()
 
 
 def rounding(tensors: dict[str, Tensor]) -> float:

@@ -11,7 +11,6 @@ from torch import Tensor
 from accord.auditing.kinds.base import Case, Kind, kinds
 from accord.auditing.kinds.scale import within
 from accord.auditing.sign import DEVIATIONS, Sign, distances
-from accord.closed_form.sums import Sums
 from accord.core.names import shown
 from accord.messages import Upload
 
@@ -40,11 +39,11 @@ class ClassMeans(Kind):
         self.within: list[float] = []
 
     def see(self, upload: Upload) -> None:
-        sums = Sums.of(upload.tensors)
+        counts, sums = upload.tensors["label_counts"], upload.tensors["feature_sums"].double()
         self.names.append(upload.header.client)
-        self.counts.append(sums.counts)
-        self.means.append((sums.sums / sums.counts.clamp(min=1)[:, None]).float())
-        found = within(sums)
+        self.counts.append(counts)
+        self.means.append((sums / counts.clamp(min=1)[:, None]).float())
+        found = within(upload)
         if found is not None:
             self.within.append(found)
 

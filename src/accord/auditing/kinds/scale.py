@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from accord.auditing.kinds.base import Case, Kind, kinds
 from accord.auditing.sign import Sign, ratio_strengths, times
-from accord.closed_form.sums import Sums
+from accord.closed_form.packing import variances
 from accord.core.names import shown
 from accord.messages import Upload
 
@@ -29,7 +29,7 @@ class Scale(Kind):
         self.spreads: dict[str, float] = {}
 
     def see(self, upload: Upload) -> None:
-        found = within(Sums.of(upload.tensors))
+        found = within(upload)
         if found is not None:
             self.spreads[upload.header.client] = found**0.5
 
@@ -42,12 +42,16 @@ class Scale(Kind):
             yield Sign(client, self.name, strength, text)
 
 
-def within(sums: Sums) -> float | None:
-    """tr(S_w)/(n − C), the variance of an image about its class mean; None for too few images."""
-    counts = sums.counts.double()
+def within(upload: Upload) -> float | None:
+    """tr(S_w)/(n − C), the variance of an image about its class mean; None for too few images.
+
+    Only the diagonal of the scatter is read, because all of it takes seconds if it is wide.
+    """
+    counts = upload.tensors["label_counts"].double()
+    sums = upload.tensors["feature_sums"].double()
     free = float(counts.sum() - (counts > 0).sum())
     if free < 1:
         return None
-    means = sums.sums / counts.clamp(min=1)[:, None]
-    between = (counts @ (means - sums.mean).square()).sum()
-    return max(float(sums.scatter.diagonal().sum() - between), 0.0) / free
+    means = sums / counts.clamp(min=1)[:, None]
+    between = (counts @ (means - sums.sum(dim=0) / counts.sum()).square()).sum()
+    return max(float(variances(upload.tensors, sums.shape[1]).sum() - between), 0.0) / free
