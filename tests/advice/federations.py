@@ -37,7 +37,11 @@ def even(clients: int, images: int, classes: int = 10, **changes: Any) -> Facts:
 def written_study(facts: Facts, augment: str = "upright") -> dict[str, Any]:
     """The study that is written for these facts, with other images that exist."""
     sections = {
-        "data": {"name": "digits", **({"public": 0.2} if facts.public else {})},
+        "data": {
+            "name": "digits",
+            **({"public": 0.2} if facts.public else {}),
+            **({"validation": 0.2} if facts.validation else {}),
+        },
         "partition": {"scheme": "dirichlet", "alpha": 0.5, "clients": 3},
     }
     source = Source("advised", sections, Path())

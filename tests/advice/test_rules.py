@@ -53,6 +53,10 @@ CASES: list[tuple[str, Facts, str, str, str]] = [
      "few-rounds", "closed-form", "Every client's net goes to the next client."),
     ("exchanges and many images", even(5, 9_000, exchanges=5), "few-rounds", "closed-form",
      "figures above"),
+    ("exchanges, many images and validation images",
+     even(5, 9_000, exchanges=5, validation=4_000), "few-rounds", "closed-form", "figures above"),
+    ("public and validation images", even(5, 9_000, public=5_000, exchanges=5, validation=4_000),
+     "few-rounds-public", "closed-form-teacher", "figures above"),
     ("exchanges and many images of many clients", even(21, 9_000, exchanges=5), "closed-form",
      "closed-form-small", "5 exchanges are allowed"),
     ("few public images", even(5, 1_000, public=200),
@@ -119,6 +123,12 @@ def test_the_advice_for_many_federations() -> None:
         assert any(said in warning for warning in warnings(facts, first)), what
 
 
+def test_confidences_are_calibrated_where_the_server_has_validation_images() -> None:
+    for validation, fusion in ((0, "ridge"), (500, "ridge-calibrated")):
+        first, second = choose(even(5, 9_000, exchanges=5, validation=validation))
+        assert (first.choice.fusion, second.choice.fusion) == (fusion, "ridge")
+
+
 def test_no_warning_without_a_reason() -> None:
     facts = even(5, 10_000)
     (only,) = warnings(facts, choose(facts)[0])
@@ -169,6 +179,7 @@ def federations(draw: st.DrawFn) -> Facts:
         public=draw(st.sampled_from((0, 1, 500, 1_000, 4_700, 60_000))),
         labelled=draw(st.booleans()),
         exchanges=draw(st.integers(1, 60)),
+        validation=draw(st.sampled_from((0, 500))),
         megabytes=draw(st.none() | st.floats(1e-4, 500)),
         private=draw(st.booleans()),
         one_net=draw(st.booleans()),

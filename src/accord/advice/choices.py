@@ -190,11 +190,15 @@ def turns(facts: Facts) -> Choice:
 
 
 def _with_sums(facts: Facts, recipe: str, net: Choice, width: int, packing: Packing) -> Choice:
-    """The recipe that ends with sums of the features of the net of `net`."""
+    """The recipe that ends with sums of the features of the net of `net`.
+
+    With validation images, its confidences are calibrated.
+    """
+    rules = ["ridge-calibrated", "ridge"]
     return replace(
         net,
-        entry=recipe,
-        fusion="ridge",
+        entry={"use": recipe, "fusion": rules, "as": recipe} if facts.validation else recipe,
+        fusion=rules[0] if facts.validation else "ridge",
         upload=net.upload + sums_bytes(facts, width, packing),
         features=width,
         rounds=net.rounds + 1,

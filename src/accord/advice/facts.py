@@ -50,6 +50,7 @@ class Facts:
     channels: int
     public: int = 0  # images of the server
     labelled: bool = True  # whether these have labels
+    validation: int = 0  # labelled images of the server on which nobody trains
     exchanges: int = 1
     megabytes: float | None = None
     private: bool = False

@@ -171,6 +171,7 @@ def _facts(trial: Trial, allocation: Allocation, source: Source, limits: Limits)
         channels=channels,
         public=len(allocation.split.public),
         labelled=not limits.unlabelled,
+        validation=len(allocation.split.validation),
         exchanges=limits.exchanges or source.rounds or 1,
         megabytes=limits.megabytes,
         private=limits.private,

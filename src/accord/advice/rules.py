@@ -35,7 +35,7 @@ from accord.advice.sizes import LARGE, SMALL
 RULES = (
     Rule(
         have="public images with labels, 1,800 or more; at most 20 clients; five exchanges or more",
-        use="`few-rounds-public`, ridge; white7-wide",
+        use="`few-rounds-public`, ridge-calibrated; white7-wide",
         why="One net learns from every client in turn, together with the public images, so that it "
         "forgets no class. At the end, clients send sums of its features, once.",
         evidence=Evidence(
@@ -72,7 +72,7 @@ RULES = (
     Rule(
         have="public images without labels, 4,700 or more; at most 20 clients; five exchanges or "
         "more",
-        use="`few-rounds-unlabelled`, ridge; white7-wide",
+        use="`few-rounds-unlabelled`, ridge-calibrated; white7-wide",
         why="Sums of fixed features label the public images. One net then learns from every client "
         "in turn and from these images, and at the end clients send sums of its features.",
         evidence=Evidence(
@@ -87,7 +87,7 @@ RULES = (
     ),
     Rule(
         have="10,000 images or more; at most 20 clients; five exchanges or more",
-        use="`few-rounds`, ridge; white7",
+        use="`few-rounds`, ridge-calibrated; white7",
         why="One net learns from every client in turn. Its head forgets classes that a client does "
         "not hold, but its features do not: clients send sums of these and of patches, and the "
         "server solves a new head for all images.",
