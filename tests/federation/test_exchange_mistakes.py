@@ -175,6 +175,7 @@ def test_what_a_shell_names_besides_uploads_is_passed_over(say: Say, box: Path) 
         (["--next", "b2.safetensors"], "round 1 of 1, the last one"),
         (["--test", "nowhere"], "--test nowhere: expected a folder"),
         (["--save", "model", "--public", "briefing.safetensors"], "--public briefing.safetensors"),
+        (["--save", "model", "--validation", "nowhere"], "--validation nowhere: expected a folder"),
         (["--save", "model", "--trial", "x"], "--trial: this is for a run directory"),
         (["--save", "model", "--workers", "2"], "--workers: this is for a run directory"),
     ],
@@ -189,7 +190,13 @@ def test_mistakes_on_the_command_line(say: Say, box: Path, words: list[str], sai
 
 def test_a_run_takes_no_files(say: Say, box: Path) -> None:
     (box / "run").mkdir()
-    for words in (["x.safetensors"], ["--next", "b"], ["--test", "t"], ["--clients", "3"]):
+    for words in (
+        ["x.safetensors"],
+        ["--next", "b"],
+        ["--test", "t"],
+        ["--clients", "3"],
+        ["--validation", "t"],
+    ):
         code, told = say("fuse", "run", *words, "--fusion", "outputs")
         assert code == 2
         assert "this is for a briefing and uploads" in told
