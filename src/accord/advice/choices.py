@@ -89,7 +89,8 @@ def kernel(recipe: str) -> Maker:
         if count < LANDMARKS:
             entry = {"use": recipe, "map": {"landmarks": count}, "as": f"{recipe}-{count}"}
         upload = sums_bytes(facts, count, "float16")
-        backbone = net_for(facts, SHORT) if recipe == "closed-form-teacher" else None
+        taught = recipe == "closed-form-teacher"
+        backbone = (facts.backbone or "white7-wide") if taught else None
         return Choice(entry, "ridge", upload, count, backbone=backbone)
 
     return make
